@@ -1,0 +1,41 @@
+"""The bars that weir holds, one table for each group.
+
+The figures are those of the project's performance table; they change only when
+that table does. `ratio_X` is weir's figure divided by X's, measured in the same
+run; `weir` is weir's own figure. Exactly one of at_most and at_least is given
+(times and bytes: at_most; rates: at_least).
+"""
+
+from typing import NamedTuple, Optional
+
+
+class Bar(NamedTuple):
+    figure: str
+    at_most: Optional[float] = None
+    at_least: Optional[float] = None
+
+    def __str__(self):
+        if self.at_most is not None:
+            return f"{self.figure}<={self.at_most:g}"
+        return f"{self.figure}>={self.at_least:g}"
+
+    def held(self, value):
+        if self.at_most is not None:
+            return value <= self.at_most
+        return value >= self.at_least
+
+
+BARS = {
+    "runtime": {
+        "spawn_join": [Bar("ratio_go", 0.12), Bar("ratio_tokio", 0.18)],
+        "spawn_yield_join": [Bar("ratio_go", 0.25), Bar("ratio_tokio", 0.6)],
+        "yield_1000": [Bar("ratio_go", 0.12), Bar("ratio_tokio", 0.25)],
+        "yield_2": [Bar("ratio_go", 0.12)],
+        "timer_insert": [Bar("ratio_go", 0.1), Bar("ratio_libuv", 0.5)],
+        "timer_churn": [Bar("ratio_go", 0.1), Bar("ratio_libuv", 0.1)],
+        "parked_create": [Bar("ratio_go", 1.2)],
+        "parked_bytes": [Bar("weir", 4800)],
+        "parked_cancel": [Bar("ratio_go", 0.4), Bar("ratio_tokio", 0.6)],
+        "sequential": [Bar("ratio_c", 1.01)],
+    },
+}

@@ -1,0 +1,3 @@
+module weir.invalid/bench
+
+go 1.23

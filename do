@@ -1,0 +1,415 @@
+#!/bin/sh
+# do - the one entry to this project: run, test, bench, check. See `./do help`.
+#
+# Needs nothing but sh, git and apt on a fresh Debian 12; installs what a command
+# is missing and nothing else, and works offline once that is there.
+set -eu
+LC_ALL=C.UTF-8
+export LC_ALL
+cd "$(dirname "$0")"
+root=$(pwd)
+jobs=$(nproc 2>/dev/null || echo 2)
+logs=build/log
+
+help() {
+    cat <<'HELP'
+usage: ./do COMMAND
+
+  run                    build and run the echo server example, with live figures
+  test                   build and run the default tests (under 10 minutes on 2 cores)
+  test --all             every compiler, sanitizer, switch mode and long test, and `check`
+  test --rest            what --all has beyond the default tests
+  test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
+                         gcc and with clang's ASan+UBSan
+  bench [GROUP]          benchmarks beside their peers (GROUP: runtime); no GROUP: all.
+                         --quick, --reps N, --only WORKLOAD: see bench/README.md
+  check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
+                         analysis, tools/tidy (include matrix and house rules)
+  coverage               lines of src that the default tests run, by file
+  format                 lay out all C files by .clang-format
+  build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
+                         coverage fuzz
+  help                   this text
+
+Missing Debian packages are installed with apt (by root, or through sudo); with all of them
+there, no command but `bench` needs the network (its peers fetch their packages once).
+Builds go to build/KIND, the full output of every suite to build/log/SUITE.log.
+A test command closes with `N passed, N failed`, the sum of its suites.
+
+  environment   WEIR_NO_INSTALL=1   name missing packages instead of installing them
+  exit status   0 all well, 1 a failure, 2 wrong usage, 3 something needed is missing
+HELP
+}
+
+die() {
+    status=$1
+    shift
+    echo "do: $*" >&2
+    exit "$status"
+}
+
+# ---- packages ---------------------------------------------------------------
+
+# Words are package[:command]: a tool also counts as present when its command is
+# on PATH from elsewhere (a newer go, for instance).
+packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev"
+packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
+packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck"
+packages_bench="golang:go cargo:cargo rustc:rustc libuv1-dev python3:python3"
+
+installed() {
+    case $1 in
+    *:*) command -v "${1#*:}" >/dev/null 2>&1 && return 0 ;;
+    esac
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "${1%%:*}" 2>/dev/null)" = installed ]
+}
+
+# missing WORD... - the names of the packages that are not there.
+missing() {
+    for word in "$@"; do
+        installed "$word" || printf '%s ' "${word%%:*}"
+    done
+}
+
+# as_root COMMAND... - apt needs it; everything else runs as whoever called.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo "$@"
+    else
+        return 1
+    fi
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@"
+}
+
+# try_install WORD... - install what is missing; the still missing names are in $lacking.
+try_install() {
+    lacking=$(missing "$@")
+    [ -n "$lacking" ] || return 0
+    [ "${WEIR_NO_INSTALL-}" != 1 ] || return 1
+    command -v apt-get >/dev/null 2>&1 || return 1
+    echo "do: installing $lacking" >&2
+    mkdir -p "$logs"
+    # shellcheck disable=SC2086 # the names are words
+    if ! { apt update && apt install --no-install-recommends $lacking; } >"$logs/apt.log" 2>&1; then
+        tail -n 5 "$logs/apt.log" >&2
+    fi
+    lacking=$(missing "$@")
+    [ -z "$lacking" ]
+}
+
+need() {
+    try_install "$@" || die 3 "these Debian packages are missing and could not be installed:" \
+        "${lacking}(apt-get install $lacking)"
+}
+
+# ---- builds -----------------------------------------------------------------
+
+# The list that meson.build was configured with; see tools/sources.
+sources_now() {
+    tools/sources src tests examples bench
+}
+
+# build KIND - configure build/KIND once, and build it. Returns 1, having said why,
+# when that fails.
+build() {
+    kind=$1
+    compiler=gcc
+    cflags=
+    options="-Dwerror=true"
+    sanitize="-Db_lundef=false -Dbuildtype=debug -Doptimization=1"
+    case $kind in
+    release) ;;
+    clang) compiler=clang ;;
+    bench) options="$options -Dbench=true -Dtests=false -Dexamples=false" ;;
+    asan-gcc) options="$options $sanitize -Db_sanitize=address,undefined" ;;
+    asan-clang) options="$options $sanitize -Db_sanitize=address,undefined" compiler=clang ;;
+    tsan-*-ordered | tsan-*-strict)
+        compiler=${kind#tsan-}
+        mode=${compiler#*-}
+        compiler=${compiler%-*}
+        case $compiler in gcc | clang) ;; *) die 2 "unknown build kind '$kind'" ;; esac
+        options="$options $sanitize -Db_sanitize=thread -Dtsan_mode=$mode"
+        ;;
+    coverage)
+        options="$options -Dbuildtype=debug -Db_coverage=true -Dexamples=false"
+        cflags="-fprofile-update=atomic" # tests count from several threads
+        ;;
+    fuzz)
+        compiler=clang
+        options="$options $sanitize -Db_sanitize=address,undefined -Dfuzz=true -Dexamples=false"
+        ;;
+    *) die 2 "unknown build kind '$kind' (see ./do help)" ;;
+    esac
+
+    dir=build/$kind
+    mkdir -p "$logs" build
+    log=$logs/build-$kind.log
+    sources_now >build/sources.new
+    # shellcheck disable=SC2086 # options are words
+    if [ ! -f "$dir/build.ninja" ]; then
+        rm -rf "$dir"
+        CC=$compiler CFLAGS=$cflags meson setup "$dir" $options >"$log" 2>&1 || build_failed || return 1
+    elif ! cmp -s build/sources.new "$dir/sources"; then
+        meson setup --reconfigure "$dir" >"$log" 2>&1 || build_failed || return 1
+    fi
+    cp build/sources.new "$dir/sources"
+    rm -f build/sources.new
+    ninja -C "$dir" -j "$jobs" >"$log" 2>&1 || build_failed
+}
+
+build_failed() {
+    if grep -q -E 'error:|ERROR' "$log"; then
+        grep -v -E '^(gcc|clang|cc) ' "$log" | grep -E -A 8 'error:|ERROR' | head -n 60 >&2
+    else
+        tail -n 30 "$log" >&2
+    fi
+    echo "do: the build in $dir failed (all of it: $log)" >&2
+    return 1
+}
+
+# ---- suites -----------------------------------------------------------------
+
+passed=0
+failed=0
+failures=
+
+# suite NAME SECONDS COMMAND... - run a program that closes with `N passed, N
+# failed`, print that line with the suite's name, and add it to the sum. A
+# program that says nothing, ran nothing, or fails without saying so is one
+# failure.
+suite() {
+    name=$1
+    seconds=$2
+    shift 2
+    log=$logs/$name.log
+    mkdir -p "$logs"
+    status=0
+    timeout -k 10 "$seconds" "$@" >"$log" 2>&1 || status=$?
+    count "$name" "$status" "$seconds"
+}
+
+count() {
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    ok=${line%% passed*}
+    bad=${line#*passed, }
+    bad=${bad%% failed*}
+    why=
+    if [ "$2" -eq 124 ] || [ "$2" -eq 137 ]; then
+        why="was still running after $3 seconds and was ended"
+    elif [ -z "$line" ]; then
+        why="ended with status $2 and without a closing line"
+    elif [ $((ok + bad)) -eq 0 ]; then
+        why="ran no test at all"
+    elif [ "$2" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        why="ended with status $2 although no test failed"
+    fi
+    ok=${ok:-0}
+    bad=${bad:-0}
+    [ -z "$why" ] || bad=$((bad + 1))
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    if [ "$bad" -gt 0 ]; then
+        failures="$failures $1"
+        echo "---- $1: the end of $log"
+        grep -v -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 60 | sed 's/^/    /'
+        [ -z "$why" ] || echo "---- $1 $why"
+    fi
+    echo "$1: $ok passed, $bad failed"
+}
+
+# built KIND - build it; a build that fails is a failed suite of its own, and the
+# caller leaves out what needs it.
+built() {
+    build "$1" && return 0
+    failed=$((failed + 1))
+    failures="$failures build-$1"
+    echo "build-$1: 0 passed, 1 failed"
+    return 1
+}
+
+# judge NAME SECONDS COMMAND... - a suite of one: passed when the status is 0.
+judge() {
+    name=$1
+    seconds=$2
+    shift 2
+    log=$logs/$name.log
+    mkdir -p "$logs"
+    status=0
+    timeout -k 10 "$seconds" "$@" >"$log" 2>&1 || status=$?
+    if [ "$status" -eq 0 ]; then
+        echo "1 passed, 0 failed" >>"$log"
+    else
+        echo "0 passed, 1 failed" >>"$log"
+    fi
+    count "$name" "$status" "$seconds"
+}
+
+# finish - the closing line; a run without a test is a failure.
+finish() {
+    [ -z "$failures" ] || echo "failed suites:$failures (full output in $logs)"
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
+
+# Sanitizers end the process at the first finding, with a stack that names functions.
+export ASAN_OPTIONS="abort_on_error=0:detect_stack_use_after_return=0:strict_string_checks=1:detect_leaks=1"
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:history_size=4"
+
+# tests KIND SUITE SECONDS WORKERS [ARGUMENT...] - the test program of a build.
+tests() {
+    program=build/$1/tests/weir-tests
+    name=$2
+    seconds=$3
+    workers=$4
+    shift 4
+    suite "$name" "$seconds" env WEIR_TEST_WORKERS="$workers" "$program" -j "$jobs" "$@"
+}
+
+test_default() {
+    need $packages_build $packages_test
+    if built release; then
+        tests release gcc-1 240 1
+        tests release gcc-2 240 2
+        suite compile 120 tests/compile/run build/release/libweir.a
+        suite examples 120 tools/examples build/release/examples
+    fi
+    if built asan-clang; then
+        tests asan-clang asan-clang 300 2
+    fi
+    suite tidy-rules 60 tools/tidy --self-test
+    judge tidy 60 tools/tidy
+}
+
+test_filter() {
+    case $1 in
+    *[/*?]*) set -- "$1" ;; # a folder or a pattern of its own
+    *) set -- "*$1*" ;;
+    esac
+    need $packages_build $packages_test
+    if built release; then
+        tests release gcc-1 240 1 "$1"
+        tests release gcc-2 240 2 "$1"
+    fi
+    if built asan-clang; then
+        tests asan-clang asan-clang 300 2 "$1"
+    fi
+}
+
+test_rest() {
+    need $packages_build $packages_test $packages_check
+    if built asan-gcc; then
+        tests asan-gcc asan-gcc 400 2
+    fi
+    if built clang; then
+        tests clang clang-1 300 1
+        tests clang clang-2 300 2
+    fi
+    for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
+        if built $kind; then
+            tests $kind $kind 500 2
+        fi
+    done
+    if built release; then
+        suite masked 300 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
+            build/release/tests/weir-tests -j "$jobs"
+        tests release long 900 2 --only-long
+        suite install 120 tools/install-check build/release
+    fi
+    checks
+}
+
+command_test() {
+    case ${1-} in
+    "") [ $# -eq 0 ] || die 2 "test: an empty argument"; test_default ;;
+    --all)
+        [ $# -eq 1 ] || die 2 "test --all takes no further argument"
+        test_default
+        test_rest
+        ;;
+    --rest)
+        [ $# -eq 1 ] || die 2 "test --rest takes no further argument"
+        test_rest
+        ;;
+    --filter)
+        [ $# -eq 2 ] && [ -n "$2" ] || die 2 "test --filter needs one NAME"
+        test_filter "$2"
+        ;;
+    *) die 2 "test: unknown argument '$1' (see ./do help)" ;;
+    esac
+    finish
+}
+
+# ---- check ------------------------------------------------------------------
+
+checks() {
+    judge format 60 tools/analyse format
+    if built clang; then
+        judge clang-tidy 900 tools/analyse clang-tidy build/clang
+    fi
+    judge cppcheck 300 tools/analyse cppcheck
+    judge analyzer 600 tools/analyse analyzer
+    judge thread-safety 120 tools/analyse thread-safety
+    judge tidy 60 tools/tidy
+}
+
+command_check() {
+    [ $# -eq 0 ] || die 2 "check takes no argument"
+    need $packages_build $packages_test $packages_check
+    checks
+    finish
+}
+
+# ---- the other commands -----------------------------------------------------
+
+command_run() {
+    need $packages_build
+    build release
+    exec build/release/examples/echo "$@"
+}
+
+command_bench() {
+    need $packages_build python3:python3
+    # A peer that cannot be had is left out with a notice by the runner itself.
+    try_install $packages_bench || echo "do: going on without: $lacking" >&2
+    build bench
+    exec bench/run --build build/bench "$@"
+}
+
+command_coverage() {
+    [ $# -eq 0 ] || die 2 "coverage takes no argument"
+    need $packages_build $packages_test
+    build coverage
+    find build/coverage -name '*.gcda' -delete
+    tests coverage coverage-1 400 1
+    tests coverage coverage-2 400 2
+    tools/coverage build/coverage
+    finish
+}
+
+command_format() {
+    [ $# -eq 0 ] || die 2 "format takes no argument"
+    need $packages_check
+    tools/analyse reformat
+}
+
+command_build() {
+    [ $# -eq 1 ] || die 2 "build needs one KIND (see ./do help)"
+    need $packages_build $packages_test
+    build "$1"
+    echo "built in $root/build/$1"
+}
+
+[ $# -gt 0 ] || { help >&2; exit 2; }
+command=$1
+shift
+case $command in
+run | test | bench | check | coverage | format | build) "command_$command" "$@" ;;
+help | --help | -h) help ;;
+*) die 2 "unknown command '$command' (./do help lists them)" ;;
+esac

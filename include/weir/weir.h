@@ -1,0 +1,16 @@
+/* weir.h - everything: async work for C, with every boundary named. */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include <weir/defs.h>
+#include <weir/error.h>
+#include <weir/file.h>
+#include <weir/log.h>
+#include <weir/net.h>
+#include <weir/postbox.h>
+#include <weir/runtime.h>
+#include <weir/scope.h>
+#include <weir/task.h>
+#include <weir/timer.h>
+
+#endif

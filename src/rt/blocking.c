@@ -1,0 +1,206 @@
+/* blocking.c - threads for calls that block in the kernel. */
+#include "rt/blocking.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "rt/kernel.h"
+#include "rt/runtime.h"
+#include "rt/task.h"
+
+int blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
+                  int threads_max, size_t queue_max)
+{
+    pthread_condattr_t attributes;
+
+    *executor = (struct blocking){.name = name,
+                                  .kernel = kernel,
+                                  .threads_max = threads_max,
+                                  .queue_max = queue_max};
+    list_init(&executor->queue);
+    list_init(&executor->running);
+    list_init(&executor->orphans);
+    if (pthread_mutex_init(&executor->mutex, NULL) != 0) return -ENOMEM;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&executor->work, &attributes);
+    (void)pthread_cond_init(&executor->ended, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    return 0;
+}
+
+static void deliver_done(struct worker *worker, struct mail *mail)
+{
+    struct blocking_call *call = container_of(mail, struct blocking_call, mail);
+    (void)worker;
+    task_wake(call->caller, 0);
+}
+
+/* Run one call; the mutex is held on entry and on return. */
+static void run_one(struct blocking *executor, struct blocking_call *call)
+{
+    list_remove(&call->node);
+    executor->queue_count--;
+    call->state = BLOCKING_RUNNING;
+    list_add_tail(&executor->running, &call->node);
+    (void)pthread_mutex_unlock(&executor->mutex);
+
+    call->run(call);
+
+    (void)pthread_mutex_lock(&executor->mutex);
+    list_remove(&call->node);
+    if (call->state == BLOCKING_ORPHAN) {
+        executor->orphan_count--;
+        (void)pthread_mutex_unlock(&executor->mutex);
+        call->discard(call);
+        (void)pthread_mutex_lock(&executor->mutex);
+    } else {
+        /* After the post the call is its caller's: it may be gone at once. */
+        call->state = BLOCKING_DONE;
+        mail_post(call->worker, &call->mail);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct blocking *executor = arg;
+
+    (void)pthread_mutex_lock(&executor->mutex);
+    for (;;) {
+        struct list *first = list_first(&executor->queue);
+        if (first) {
+            run_one(executor, container_of(first, struct blocking_call, node));
+        } else if (executor->closing) {
+            break;
+        } else {
+            executor->idle_count++;
+            (void)pthread_cond_wait(&executor->work, &executor->mutex);
+            executor->idle_count--;
+        }
+    }
+    executor->left_count++;
+    (void)pthread_cond_signal(&executor->ended);
+    (void)pthread_mutex_unlock(&executor->mutex);
+    return NULL;
+}
+
+int blocking_deinit(struct blocking *executor, int64_t wait_ms)
+{
+    /* The real clock, whatever clock the runtime runs on: threads really wait. */
+    int64_t until_ns = time_after_ms(kernel_epoll.now_ns(&kernel_epoll), wait_ms);
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int stuck;
+
+    (void)pthread_mutex_lock(&executor->mutex);
+    executor->closing = true;
+    (void)pthread_cond_broadcast(&executor->work);
+    while (executor->left_count < executor->thread_count) {
+        if (pthread_cond_timedwait(&executor->ended, &executor->mutex, &until) == ETIMEDOUT) break;
+    }
+    stuck = executor->thread_count - executor->left_count;
+    (void)pthread_mutex_unlock(&executor->mutex);
+    if (stuck > 0) return stuck;
+    for (int i = 0; i < executor->thread_count; i++) {
+        (void)executor->kernel->thread_join(executor->kernel, executor->threads[i]);
+    }
+    (void)pthread_cond_destroy(&executor->work);
+    (void)pthread_cond_destroy(&executor->ended);
+    (void)pthread_mutex_destroy(&executor->mutex);
+    return 0;
+}
+
+/* Put the call in the queue, with one more thread if none is free. The mutex is
+ * held. */
+static int submit(struct blocking *executor, struct blocking_call *call)
+{
+    bool want_thread = (size_t)executor->idle_count <= executor->queue_count &&
+                       executor->thread_count < executor->threads_max;
+    int r;
+
+    if (want_thread) {
+        r = executor->kernel->thread_start(executor->kernel,
+                                           &executor->threads[executor->thread_count], thread_main,
+                                           executor);
+        if (r == 0) {
+            executor->thread_count++;
+        } else if (executor->thread_count == 0) {
+            return r;
+        }
+    }
+    if (executor->queue_count >= executor->queue_max) {
+        executor->rejected_total++;
+        return WEIR_EOVERLOAD;
+    }
+    call->state = BLOCKING_QUEUED;
+    list_add_tail(&executor->queue, &call->node);
+    executor->queue_count++;
+    (void)pthread_cond_signal(&executor->work);
+    return 0;
+}
+
+/* True: the caller goes on; the call was removed, or has become an orphan. */
+static bool call_abort(struct task *task, void *object)
+{
+    struct blocking_call *call = object;
+    struct blocking *executor = call->executor;
+    enum blocking_state state;
+
+    (void)task;
+    (void)pthread_mutex_lock(&executor->mutex);
+    state = call->state;
+    if (state == BLOCKING_QUEUED) {
+        list_remove(&call->node);
+        executor->queue_count--;
+    } else if (state == BLOCKING_RUNNING) {
+        call->state = BLOCKING_ORPHAN;
+        call->caller = NULL;
+        list_remove(&call->node);
+        list_add_tail(&executor->orphans, &call->node);
+        executor->orphan_count++;
+        executor->orphans_total++;
+    }
+    (void)pthread_mutex_unlock(&executor->mutex);
+    if (state == BLOCKING_QUEUED) call->discard(call);
+    return state != BLOCKING_DONE;
+}
+
+static void call_describe(const void *object, char *text, size_t bytes)
+{
+    const struct blocking_call *call = object;
+    (void)snprintf(text, bytes, "%s %s", call->name, call->detail);
+}
+
+static const struct wait_kind wait_call = {
+    .name = "blocking call",
+    .abort = call_abort,
+    .describe = call_describe,
+};
+
+static const struct wait_kind wait_call_to_its_end = {
+    .name = "blocking call (to its end)",
+    .describe = call_describe,
+};
+
+int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_finish)
+{
+    struct worker *worker = worker_self();
+    struct task *self = worker->current;
+    int r;
+
+    take_call->kernel = executor->kernel;
+    take_call->executor = executor;
+    take_call->since_ns = worker->now_ns;
+    take_call->caller = self;
+    take_call->worker = worker;
+    take_call->mail.deliver = deliver_done;
+    (void)pthread_mutex_lock(&executor->mutex);
+    r = submit(executor, take_call);
+    (void)pthread_mutex_unlock(&executor->mutex);
+    if (r < 0) {
+        take_call->discard(take_call);
+        return r;
+    }
+    return task_park(self, must_finish ? &wait_call_to_its_end : &wait_call, take_call);
+}

@@ -1,0 +1,90 @@
+/* blocking.h - a bounded executor for calls that block in the kernel.
+ *
+ *     QUEUED ──a thread takes it──▶ RUNNING ──returns──▶ DONE ──mail──▶ caller goes on
+ *        │ caller is cancelled         │ caller is cancelled
+ *        ▼                             ▼
+ *     removed: it never happens     ORPHAN: the caller goes on; the thread calls
+ *                                   `discard` when the call returns
+ *
+ * Owner: the runtime; lifetime: the runtime's. Backpressure: threads_max threads,
+ * queue_max calls waiting, more are rejected with WEIR_EOVERLOAD. Failure: the
+ * call's result goes to its caller. Orphans are bounded by threads_max: each
+ * keeps a thread; the dump shows them and shutdown reports them.
+ *
+ * Invariant: a call touches only memory of its own (struct blocking_call and what
+ * it owns), never the caller's stack or buffers, so that the caller may go on.
+ */
+#ifndef WEIR_RT_BLOCKING_H
+#define WEIR_RT_BLOCKING_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "rt/lock.h"
+#include "rt/mail.h"
+
+struct kernel;
+struct task;
+struct wait_kind;
+
+enum { BLOCKING_THREADS_LIMIT = 64, BLOCKING_DETAIL_BYTES = 64 };
+
+enum blocking_state { BLOCKING_QUEUED, BLOCKING_RUNNING, BLOCKING_DONE, BLOCKING_ORPHAN };
+
+struct blocking;
+
+struct blocking_call {
+    /* Said by the caller. */
+    const char *name;                           /* "fsync"; a constant */
+    char detail[BLOCKING_DETAIL_BYTES];         /* what it is about, for the dump */
+    void (*run)(struct blocking_call *call);    /* on a thread of the executor */
+    void (*discard)(struct blocking_call *call); /* free it and what it produced; any thread */
+
+    /* The executor's own. */
+    const struct kernel *kernel;
+    struct blocking *executor;
+    struct list node;
+    enum blocking_state state;
+    int64_t since_ns;
+    struct task *caller;
+    struct worker *worker;
+    struct mail mail;
+};
+
+struct blocking {
+    const char *name;
+    const struct kernel *kernel;
+    pthread_mutex_t mutex;
+    pthread_cond_t work;     /* there is a call, or it is closing */
+    pthread_cond_t ended;    /* a thread has left */
+    struct list queue;
+    struct list running;
+    struct list orphans;
+    size_t queue_count;
+    size_t queue_max;
+    size_t orphan_count;
+    uint64_t orphans_total;
+    uint64_t rejected_total;
+    int threads_max;
+    int thread_count;
+    int idle_count;
+    int left_count;
+    bool closing;
+    pthread_t threads[BLOCKING_THREADS_LIMIT];
+};
+
+int blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
+                  int threads_max, size_t queue_max);
+
+/* End the threads: waits for calls that run, at most wait_ms. Returns how many are
+ * still stuck after that; their memory is then left alone for good. */
+int blocking_deinit(struct blocking *executor, int64_t wait_ms);
+
+/* Run the call and wait for it. 0: it is done, the caller reads its results from
+ * `call` and calls discard. Any error (WEIR_EOVERLOAD, WEIR_ECANCELED,
+ * WEIR_ETIMEDOUT, -EAGAIN: no thread): the call is not the caller's any more.
+ * `must_finish`: the wait is not cut short. The caller has called task_enter. */
+int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_finish);
+
+#endif

@@ -1,0 +1,164 @@
+/* kernel.h - the only door to the outside.
+ *
+ * Everything the library gets from the operating system goes through one table:
+ * readiness, time, chance, the scheduler's choices, threads, memory mappings,
+ * sockets, files. A backend is one table; the tests' manual clock and fault
+ * injection, and the simulator, are others.
+ *
+ * Calls return 0 or a count, or -errno; they never set errno for the caller.
+ * -EINTR is passed on where the system call gives it: callers retry.
+ * Threads: a queue belongs to one worker; only queue_wake, queue_watch and
+ * queue_unwatch may be called from others. All other calls: any thread.
+ */
+#ifndef WEIR_RT_KERNEL_H
+#define WEIR_RT_KERNEL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct addrinfo;
+
+/* What the scheduler decides, each through kernel->choose(kind, n). */
+enum choice {
+    CHOOSE_TASK,   /* which of n ready tasks runs next; 0 is the one that waits longest */
+    CHOOSE_STEAL,  /* which of n other workers to look at first */
+    CHOOSE_WAKE,   /* which of n waiters gets what became free; 0 waits longest */
+    CHOOSE_PLACE,  /* which of n sleeping workers to wake for new work */
+    CHOOSE_CANCEL, /* n is 2: at this suspension point, 1 cancels the run's target scope */
+};
+
+/* Readiness of a descriptor, as bits. */
+enum {
+    READY_IN = 1,
+    READY_OUT = 2,
+};
+
+struct kernel_event {
+    uint64_t tag;   /* as given to queue_watch; never 0 */
+    uint32_t ready; /* READY_* */
+};
+
+struct kernel_queue; /* each backend's own */
+
+struct kernel {
+    const char *name;
+    void *state; /* the table's own */
+
+    /* Time and chance. `choose` may be NULL: always 0, the fair default. */
+    int64_t (*now_ns)(const struct kernel *kernel);
+    void (*random)(const struct kernel *kernel, void *data, size_t bytes);
+    unsigned (*choose)(const struct kernel *kernel, enum choice kind, unsigned n);
+
+    /* Readiness, edge-triggered: an event says that readiness has newly arisen. */
+    int (*queue_open)(const struct kernel *kernel, struct kernel_queue **ret_queue);
+    void (*queue_close)(struct kernel_queue *queue);
+    /* -EPERM for descriptors that are always ready (regular files), -EEXIST for one
+     * that is watched already. Tag 0 is the backend's own. */
+    int (*queue_watch)(struct kernel_queue *queue, int fd, uint64_t tag);
+    void (*queue_unwatch)(struct kernel_queue *queue, int fd);
+    /* Wait at most timeout_ns (0: only look; never negative), return the number of
+     * events: 0 also after a wake-up or a signal. A peer that has closed its
+     * direction is READY_IN; an error or hang-up is both. */
+    int (*queue_wait)(struct kernel_queue *queue, int64_t timeout_ns, struct kernel_event *events,
+                      int events_max);
+    void (*queue_wake)(struct kernel_queue *queue); /* make a queue_wait return; any thread */
+    /* For embedding: a descriptor that is readable when queue_wait(0) would find
+     * something or `at_ns` (INT64_MAX: never) has come. A time that has come is
+     * reported once: arm it again while there is something left to do. */
+    int (*queue_fd)(struct kernel_queue *queue);
+    int (*queue_arm)(struct kernel_queue *queue, int64_t at_ns);
+
+    /* Threads. */
+    int (*thread_start)(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *),
+                        void *arg);
+    int (*thread_join)(const struct kernel *kernel, pthread_t thread);
+
+    /* Memory for stacks. */
+    void *(*map)(const struct kernel *kernel, size_t bytes); /* NULL: no memory */
+    void (*unmap)(const struct kernel *kernel, void *memory, size_t bytes);
+    int (*advise)(const struct kernel *kernel, void *memory, size_t bytes, int advice);
+    int (*protect)(const struct kernel *kernel, void *memory, size_t bytes, int protection);
+
+    /* Sockets and pipes; all non-blocking and close-on-exec. Sockets are written with
+     * send and sendmsg, everything else with write and writev: none raises SIGPIPE. */
+    int (*socket)(const struct kernel *kernel, int domain, int type, int protocol);
+    int (*socketpair)(const struct kernel *kernel, int domain, int type, int ret_fds[2]);
+    int (*pipe)(const struct kernel *kernel, int ret_fds[2]);
+    int (*bind)(const struct kernel *kernel, int fd, const struct sockaddr *address,
+                socklen_t bytes);
+    int (*listen)(const struct kernel *kernel, int fd, int backlog);
+    int (*accept)(const struct kernel *kernel, int fd);
+    int (*connect)(const struct kernel *kernel, int fd, const struct sockaddr *address,
+                   socklen_t bytes);
+    int (*getsockopt)(const struct kernel *kernel, int fd, int level, int name, void *value,
+                      socklen_t *bytes);
+    int (*setsockopt)(const struct kernel *kernel, int fd, int level, int name, const void *value,
+                      socklen_t bytes);
+    int (*getsockname)(const struct kernel *kernel, int fd, struct sockaddr *address,
+                       socklen_t *bytes);
+    int (*getpeername)(const struct kernel *kernel, int fd, struct sockaddr *address,
+                       socklen_t *bytes);
+    int (*set_nonblocking)(const struct kernel *kernel, int fd);
+    ssize_t (*read)(const struct kernel *kernel, int fd, void *data, size_t bytes);
+    ssize_t (*readv)(const struct kernel *kernel, int fd, const struct iovec *parts, int count);
+    ssize_t (*write)(const struct kernel *kernel, int fd, const void *data, size_t bytes);
+    ssize_t (*writev)(const struct kernel *kernel, int fd, const struct iovec *parts, int count);
+    ssize_t (*recv)(const struct kernel *kernel, int fd, void *data, size_t bytes, int flags);
+    ssize_t (*send)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
+                    int flags);
+    ssize_t (*recvmsg)(const struct kernel *kernel, int fd, struct msghdr *message, int flags);
+    ssize_t (*sendmsg)(const struct kernel *kernel, int fd, const struct msghdr *message,
+                       int flags);
+    int (*shutdown)(const struct kernel *kernel, int fd, int how);
+    /* The descriptor is gone whatever it returns; never -EINTR. */
+    int (*close)(const struct kernel *kernel, int fd);
+
+    /* Blocking calls: only on the threads of an executor (rt/blocking.h).
+     * getaddrinfo returns 0, -errno, or one of EAI_* as a positive number. */
+    int (*getaddrinfo)(const struct kernel *kernel, const char *host, const char *service,
+                       const struct addrinfo *hints, struct addrinfo **ret_list);
+    void (*freeaddrinfo)(const struct kernel *kernel, struct addrinfo *list);
+    int (*open)(const struct kernel *kernel, const char *path, int flags, mode_t mode);
+    ssize_t (*pread)(const struct kernel *kernel, int fd, void *data, size_t bytes,
+                     int64_t offset);
+    ssize_t (*pwrite)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
+                      int64_t offset);
+    int (*fsync)(const struct kernel *kernel, int fd, bool data_only);
+    int (*fstat)(const struct kernel *kernel, int fd, struct stat *ret_stat);
+    int (*stat)(const struct kernel *kernel, const char *path, struct stat *ret_stat);
+    int (*rename)(const struct kernel *kernel, const char *from, const char *to);
+    int (*unlink)(const struct kernel *kernel, const char *path);
+    int (*mkdir)(const struct kernel *kernel, const char *path, mode_t mode);
+    /* Calls `entry` for each name but "." and ".."; stops when it returns < 0. */
+    int (*list_directory)(const struct kernel *kernel, const char *path,
+                          int (*entry)(void *arg, const char *name), void *arg);
+};
+
+/* The real kernel with the epoll queue. Other tables start as a copy of it. */
+extern const struct kernel kernel_epoll;
+
+/* The table that the next runtime uses: the named backend ("epoll"), or the best
+ * that works here for NULL; NULL if there is no such backend. An override
+ * (kernel_override) wins over both. */
+const struct kernel *kernel_select(const char *backend);
+
+/* Make every runtime opened from now on use `keep_kernel` (NULL: none). For tests
+ * and the simulator; not while a runtime is open. */
+void kernel_override(const struct kernel *keep_kernel);
+
+/* The kernel of the running process, for calls made outside a runtime. */
+const struct kernel *kernel_current(void);
+
+static inline unsigned kernel_choose(const struct kernel *kernel, enum choice kind, unsigned n)
+{
+    if (__builtin_expect(!kernel->choose, 1)) return 0;
+    return kernel->choose(kernel, kind, n);
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* kernel_real.h - the calls that every backend on a real kernel shares.
+ *
+ * Everything in the table but the readiness queue: a backend is
+ * KERNEL_REAL_CALLS plus its own queue_* members. Contracts are in rt/kernel.h.
+ * Threads: any.
+ */
+#ifndef WEIR_RT_KERNEL_REAL_H
+#define WEIR_RT_KERNEL_REAL_H
+
+#include "rt/kernel.h"
+
+int64_t real_now_ns(const struct kernel *kernel);
+void real_random(const struct kernel *kernel, void *data, size_t bytes);
+
+int real_thread_start(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *),
+                      void *arg);
+int real_thread_join(const struct kernel *kernel, pthread_t thread);
+
+void *real_map(const struct kernel *kernel, size_t bytes);
+void real_unmap(const struct kernel *kernel, void *memory, size_t bytes);
+int real_advise(const struct kernel *kernel, void *memory, size_t bytes, int advice);
+int real_protect(const struct kernel *kernel, void *memory, size_t bytes, int protection);
+
+int real_socket(const struct kernel *kernel, int domain, int type, int protocol);
+int real_socketpair(const struct kernel *kernel, int domain, int type, int ret_fds[2]);
+int real_pipe(const struct kernel *kernel, int ret_fds[2]);
+int real_bind(const struct kernel *kernel, int fd, const struct sockaddr *address, socklen_t bytes);
+int real_listen(const struct kernel *kernel, int fd, int backlog);
+int real_accept(const struct kernel *kernel, int fd);
+int real_connect(const struct kernel *kernel, int fd, const struct sockaddr *address,
+                 socklen_t bytes);
+int real_getsockopt(const struct kernel *kernel, int fd, int level, int name, void *value,
+                    socklen_t *bytes);
+int real_setsockopt(const struct kernel *kernel, int fd, int level, int name, const void *value,
+                    socklen_t bytes);
+int real_getsockname(const struct kernel *kernel, int fd, struct sockaddr *address,
+                     socklen_t *bytes);
+int real_getpeername(const struct kernel *kernel, int fd, struct sockaddr *address,
+                     socklen_t *bytes);
+int real_set_nonblocking(const struct kernel *kernel, int fd);
+ssize_t real_read(const struct kernel *kernel, int fd, void *data, size_t bytes);
+ssize_t real_readv(const struct kernel *kernel, int fd, const struct iovec *parts, int count);
+ssize_t real_write(const struct kernel *kernel, int fd, const void *data, size_t bytes);
+ssize_t real_writev(const struct kernel *kernel, int fd, const struct iovec *parts, int count);
+ssize_t real_recv(const struct kernel *kernel, int fd, void *data, size_t bytes, int flags);
+ssize_t real_send(const struct kernel *kernel, int fd, const void *data, size_t bytes, int flags);
+ssize_t real_recvmsg(const struct kernel *kernel, int fd, struct msghdr *message, int flags);
+ssize_t real_sendmsg(const struct kernel *kernel, int fd, const struct msghdr *message, int flags);
+int real_shutdown(const struct kernel *kernel, int fd, int how);
+int real_close(const struct kernel *kernel, int fd);
+
+int real_getaddrinfo(const struct kernel *kernel, const char *host, const char *service,
+                     const struct addrinfo *hints, struct addrinfo **ret_list);
+void real_freeaddrinfo(const struct kernel *kernel, struct addrinfo *list);
+int real_open(const struct kernel *kernel, const char *path, int flags, mode_t mode);
+ssize_t real_pread(const struct kernel *kernel, int fd, void *data, size_t bytes, int64_t offset);
+ssize_t real_pwrite(const struct kernel *kernel, int fd, const void *data, size_t bytes,
+                    int64_t offset);
+int real_fsync(const struct kernel *kernel, int fd, bool data_only);
+int real_fstat(const struct kernel *kernel, int fd, struct stat *ret_stat);
+int real_stat(const struct kernel *kernel, const char *path, struct stat *ret_stat);
+int real_rename(const struct kernel *kernel, const char *from, const char *to);
+int real_unlink(const struct kernel *kernel, const char *path);
+int real_mkdir(const struct kernel *kernel, const char *path, mode_t mode);
+int real_list_directory(const struct kernel *kernel, const char *path,
+                        int (*entry)(void *arg, const char *name), void *arg);
+
+/* The members of a table that come from here. */
+#define KERNEL_REAL_CALLS                                                                         \
+    .now_ns = real_now_ns, .random = real_random, .thread_start = real_thread_start,              \
+    .thread_join = real_thread_join, .map = real_map, .unmap = real_unmap, .advise = real_advise, \
+    .protect = real_protect, .socket = real_socket, .socketpair = real_socketpair,                \
+    .pipe = real_pipe, .bind = real_bind, .listen = real_listen, .accept = real_accept,           \
+    .connect = real_connect, .getsockopt = real_getsockopt, .setsockopt = real_setsockopt,        \
+    .getsockname = real_getsockname, .getpeername = real_getpeername,                             \
+    .set_nonblocking = real_set_nonblocking, .read = real_read, .readv = real_readv,              \
+    .write = real_write, .writev = real_writev, .recv = real_recv, .send = real_send,             \
+    .recvmsg = real_recvmsg, .sendmsg = real_sendmsg, .shutdown = real_shutdown,                  \
+    .close = real_close, .getaddrinfo = real_getaddrinfo, .freeaddrinfo = real_freeaddrinfo,      \
+    .open = real_open, .pread = real_pread, .pwrite = real_pwrite, .fsync = real_fsync,           \
+    .fstat = real_fstat, .stat = real_stat, .rename = real_rename, .unlink = real_unlink,         \
+    .mkdir = real_mkdir, .list_directory = real_list_directory
+
+/* Make epoll queues wait as on a kernel without epoll_pwait2 (before Linux 5.11):
+ * timeouts are then rounded up to milliseconds. For tests. */
+void kernel_epoll_mask_pwait2(bool mask);
+
+#endif

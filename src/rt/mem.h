@@ -1,0 +1,16 @@
+/* mem.h - every allocation of the library, through one replaceable function.
+ *
+ * Invariants: NULL means "no memory" and is always handled; memory is not zeroed
+ * unless the name says so. Any thread.
+ */
+#ifndef WEIR_RT_MEM_H
+#define WEIR_RT_MEM_H
+
+#include <stddef.h>
+
+void *mem_alloc(size_t bytes);
+void *mem_alloc_zeroed(size_t bytes);
+void *mem_resize(void *memory, size_t bytes);
+void mem_free(void *memory); /* takes NULL */
+
+#endif

@@ -1,0 +1,562 @@
+/* runtime.c - opening, running and closing runtimes. */
+#include "rt/runtime.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/error.h>
+
+#include "rt/cores.h"
+#include "rt/log.h"
+#include "rt/mem.h"
+#include "rt/scope.h"
+#include "rt/signals.h"
+
+enum { RUNTIMES_MAX = 64 };
+
+/* The open runtimes of the process: for dumps asked for by a signal handler, which
+ * may take no lock. */
+static ATOM(weir_runtime *) runtimes[RUNTIMES_MAX];
+static ATOM(int) runtime_count;
+static ATOM(bool) forked;
+
+int runtime_live_count(void)
+{
+    return atom_load_acquire(&runtime_count);
+}
+
+static int register_runtime(weir_runtime *runtime)
+{
+    for (int i = 0; i < RUNTIMES_MAX; i++) {
+        weir_runtime *nobody = NULL;
+        if (atom_cas(&runtimes[i], &nobody, runtime)) {
+            (void)atom_add(&runtime_count, 1);
+            return 0;
+        }
+    }
+    return refuse("more than %d runtimes in one process", RUNTIMES_MAX);
+}
+
+static void unregister_runtime(weir_runtime *runtime)
+{
+    for (int i = 0; i < RUNTIMES_MAX; i++) {
+        if (atom_load(&runtimes[i]) == runtime) {
+            atom_store(&runtimes[i], NULL);
+            (void)atom_sub(&runtime_count, 1);
+        }
+    }
+}
+
+void runtime_wake_all(weir_runtime *runtime)
+{
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct worker *worker = &runtime->workers[i];
+        worker->kernel->queue_wake(worker->queue);
+    }
+}
+
+void runtime_request_dump(int fd)
+{
+    for (int i = 0; i < RUNTIMES_MAX; i++) {
+        weir_runtime *runtime = atom_load(&runtimes[i]);
+        if (!runtime) continue;
+        atom_store(&runtime->dump_fd, fd);
+        runtime_wake_all(runtime);
+    }
+}
+
+/* ---- After a fork: the child has none of the worker threads ---- */
+
+static void forget_in_child(void)
+{
+    worker_current = NULL;
+    atom_store(&forked, true);
+    for (int i = 0; i < RUNTIMES_MAX; i++) atom_store(&runtimes[i], NULL);
+    atom_store(&runtime_count, 0);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_in_child);
+}
+
+int refuse_no_task(const char *call)
+{
+    if (atom_load(&forked)) {
+        return refuse_as(WEIR_ENOTASK,
+                         "%s: this process was forked from one that runs weir; the runtime and its "
+                         "tasks stayed in the parent",
+                         call);
+    }
+    return refuse_as(WEIR_ENOTASK, "%s: called outside a task", call);
+}
+
+/* ---- Safe points ---- */
+
+static void stand_still(struct worker *worker)
+{
+    atom_store_total(&worker->standing_still, true);
+    while (atom_load_total(&worker->runtime->pause)) (void)sched_yield();
+    atom_store_total(&worker->standing_still, false);
+}
+
+void worker_safe_point(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+
+    if (__builtin_expect(atom_load(&runtime->pause), 0)) stand_still(worker);
+    if (__builtin_expect(atom_load(&runtime->dump_fd) >= 0, 0)) {
+        int fd = atom_exchange(&runtime->dump_fd, -1);
+        if (fd >= 0) (void)dump_runtime(runtime, fd);
+    }
+    signals_safe_point(worker);
+}
+
+bool worker_stands_still(const struct worker *worker)
+{
+    return worker == worker_self() || atom_load_total(&worker->standing_still);
+}
+
+unsigned runtime_pause(weir_runtime *runtime, int64_t wait_ns)
+{
+    struct worker *self = worker_self();
+    int nobody = 0;
+    unsigned still;
+    /* The real clock: the others really run. */
+    int64_t until_ns = kernel_epoll.now_ns(&kernel_epoll) + wait_ns;
+
+    if (!runtime->shared) return 0;
+    while (!atom_cas(&runtime->pause, &nobody, 1)) { /* somebody else takes a dump */
+        stand_still(self);
+        nobody = 0;
+    }
+    runtime_wake_all(runtime);
+    do {
+        still = 0;
+        for (unsigned i = 0; i < runtime->worker_count; i++) {
+            if (&runtime->workers[i] != self && worker_stands_still(&runtime->workers[i])) still++;
+        }
+        if (still == runtime->worker_count - 1) break;
+        (void)sched_yield();
+    } while (kernel_epoll.now_ns(&kernel_epoll) < until_ns);
+    return still;
+}
+
+void runtime_resume(weir_runtime *runtime)
+{
+    if (runtime->shared) atom_store_total(&runtime->pause, 0);
+}
+
+/* ---- Opening ---- */
+
+static int check_config(const weir_config *config)
+{
+    if (config->workers < 0 || config->workers > WEIR_WORKERS_MAX) {
+        return refuse("runtime: workers is %d, must be 1 to %d, or 0 for the cores that are usable",
+                      config->workers, WEIR_WORKERS_MAX);
+    }
+    if (config->stack_bytes > WEIR_STACK_BYTES_MAX) {
+        return refuse("runtime: stack_bytes is %zu, at most %d", config->stack_bytes,
+                      WEIR_STACK_BYTES_MAX);
+    }
+    if (config->drain_ms < 0) return refuse("runtime: drain_ms is negative");
+    if (config->signals & ~(unsigned)(WEIR_SIGNAL_DRAIN | WEIR_SIGNAL_DUMP | WEIR_SIGNAL_OVERFLOW)) {
+        return refuse("runtime: signals has bits that are not of enum weir_signals");
+    }
+    if (config->blocking_threads_max < 0 || config->blocking_threads_max > BLOCKING_THREADS_LIMIT) {
+        return refuse("runtime: blocking_threads_max is %d, must be 1 to %d, or 0 for %d",
+                      config->blocking_threads_max, BLOCKING_THREADS_LIMIT,
+                      WEIR_BLOCKING_THREADS_DEFAULT);
+    }
+    if (!kernel_select(config->backend)) {
+        return refuse("runtime: there is no backend '%s'", config->backend);
+    }
+    return 0;
+}
+
+static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned index)
+{
+    worker->runtime = runtime;
+    worker->kernel = runtime->kernel;
+    worker->shared = runtime->shared;
+    worker->index = index;
+    worker->task_move_count = TASK_MOVE_COUNT;
+    /* With a small cap a batch must not swallow what other workers need. */
+    if (runtime->stacks.count_max < (size_t)TASK_MOVE_COUNT * 8 * runtime->worker_count) {
+        worker->task_move_count = 1;
+    }
+    lock_init(&worker->fresh_lock);
+    worker->now_ns = runtime->kernel->now_ns(runtime->kernel);
+    wheel_init(&worker->wheel, worker->now_ns);
+    return runtime->kernel->queue_open(runtime->kernel, &worker->queue);
+}
+
+static void worker_deinit(struct worker *worker)
+{
+    if (!worker->runtime) return;
+    stack_cache_flush(&worker->runtime->stacks, &worker->stacks);
+    if (worker->queue) worker->kernel->queue_close(worker->queue);
+    lock_deinit(&worker->fresh_lock);
+}
+
+static void runtime_free(weir_runtime *runtime)
+{
+    for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
+    task_slabs_free(runtime);
+    scope_slabs_free(runtime);
+    timer_slabs_free(runtime);
+    pollable_slabs_free(runtime);
+    stack_pool_deinit(&runtime->stacks);
+    lock_deinit(&runtime->memory_lock);
+    mem_free(runtime->workers);
+    mem_free(runtime);
+}
+
+static void configure(weir_runtime *runtime, const weir_config *config)
+{
+    runtime->drain_ms = config->drain_ms ? config->drain_ms : WEIR_DRAIN_MS_DEFAULT;
+    runtime->signals = config->signals;
+    runtime->log_level = config->log_level ? config->log_level : log_level_from_environment();
+    runtime->log = config->log ? config->log : log_to_stderr;
+    runtime->log_arg = config->log ? config->log_arg : NULL;
+    runtime->default_class = (unsigned)stack_class_for(
+        config->stack_bytes ? config->stack_bytes : (size_t)WEIR_STACK_BYTES_DEFAULT);
+}
+
+static int init_executors(weir_runtime *runtime, const weir_config *config)
+{
+    int threads = config->blocking_threads_max ? config->blocking_threads_max
+                                               : WEIR_BLOCKING_THREADS_DEFAULT;
+    size_t queue = config->blocking_queue_max ? config->blocking_queue_max
+                                              : (size_t)WEIR_BLOCKING_QUEUE_DEFAULT;
+    int r = blocking_init(&runtime->files, "files", runtime->kernel, threads, queue);
+    if (r < 0) return r;
+    return blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
+}
+
+static int open_root(weir_runtime *runtime, const weir_config *config)
+{
+    weir_scope_spec spec = {
+        .name = config->name && *config->name ? config->name : "root",
+        .on_failure = WEIR_FAIL_FAST,
+        .max_tasks = SIZE_MAX,
+        .overflow = WEIR_WAIT,
+    };
+    int r = scope_open(&runtime->workers[0], NULL, "weir_run", &spec, &runtime->root);
+    runtime->cancel_target = runtime->root;
+    return r;
+}
+
+static int runtime_new(const weir_config *config, bool embedded, weir_runtime **ret_runtime)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    unsigned cores = (unsigned)cores_usable(&cores_system);
+    weir_runtime *runtime = mem_alloc_zeroed(sizeof *runtime);
+    int r;
+
+    if (!runtime) return -ENOMEM;
+    (void)pthread_once(&once, watch_forks);
+    runtime->kernel = kernel_select(config->backend);
+    runtime->embedded = embedded;
+    runtime->worker_count = config->workers ? (unsigned)config->workers : cores;
+    if (embedded) runtime->worker_count = 1;
+    runtime->shared = runtime->worker_count > 1;
+    runtime->spin = runtime->worker_count <= cores;
+    atom_store(&runtime->dump_fd, -1);
+    lock_init(&runtime->memory_lock);
+    configure(runtime, config);
+    r = stack_pool_init(&runtime->stacks, runtime->kernel, config->max_tasks,
+                        runtime->worker_count);
+    if (r < 0) goto fail_memory;
+    r = -ENOMEM;
+    runtime->workers = mem_alloc_zeroed(runtime->worker_count * sizeof *runtime->workers);
+    if (!runtime->workers) goto fail_stacks;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        r = worker_init(&runtime->workers[i], runtime, i);
+        if (r < 0) goto fail_workers;
+    }
+    r = init_executors(runtime, config);
+    if (r < 0) goto fail_workers;
+    r = open_root(runtime, config);
+    if (r < 0) goto fail_workers;
+    r = signals_install(runtime);
+    if (r < 0) goto fail_workers;
+    r = register_runtime(runtime);
+    if (r < 0) goto fail_signals;
+    *ret_runtime = runtime;
+    return 0;
+
+fail_signals:
+    signals_remove(runtime);
+fail_workers:
+    if (runtime->root) scope_release(&runtime->workers[0], runtime->root);
+    runtime_free(runtime);
+    return r;
+fail_stacks:
+    stack_pool_deinit(&runtime->stacks);
+fail_memory:
+    lock_deinit(&runtime->memory_lock);
+    mem_free(runtime);
+    return r;
+}
+
+/* ---- Closing ---- */
+
+static void report_orphans(weir_runtime *runtime, const struct blocking *executor, int stuck)
+{
+    log_write(runtime, WEIR_LOG_ERROR, NULL,
+              "%d calls of the executor '%s' did not return within %lld ms; their threads and the "
+              "runtime's memory are left behind",
+              stuck, executor->name, (long long)runtime->drain_ms);
+}
+
+/* All tasks have ended and the other workers' threads are gone. */
+static int runtime_end(weir_runtime *runtime)
+{
+    struct worker *worker = &runtime->workers[0];
+    uint64_t orphans = runtime->files.orphan_count + runtime->names.orphan_count;
+    int result = scope_result(runtime->root);
+    int stuck_files;
+    int stuck_names;
+
+    if (orphans > 0) {
+        log_write(runtime, WEIR_LOG_WARNING, NULL, "%llu orphaned calls are still running",
+                  (unsigned long long)orphans);
+    }
+    stuck_files = blocking_deinit(&runtime->files, runtime->drain_ms);
+    stuck_names = blocking_deinit(&runtime->names, runtime->drain_ms);
+    if (stuck_files > 0) report_orphans(runtime, &runtime->files, stuck_files);
+    if (stuck_names > 0) report_orphans(runtime, &runtime->names, stuck_names);
+    scope_release(worker, runtime->root);
+    signals_remove(runtime);
+    signals_worker_end(worker);
+    unregister_runtime(runtime);
+    worker_current = NULL;
+    /* A stuck thread still uses its executor, which lies in the runtime. */
+    if (stuck_files == 0 && stuck_names == 0) runtime_free(runtime);
+    return result;
+}
+
+void runtime_root_settled(weir_runtime *runtime)
+{
+    if (runtime->embedded) return;
+    atom_store_total(&runtime->ending, 1);
+    for (unsigned i = 0; i < runtime->worker_count; i++) worker_wake(&runtime->workers[i]);
+}
+
+/* ---- weir_run ---- */
+
+struct main_call {
+    weir_runtime *runtime;
+    weir_task_fn fn;
+    void *arg;
+};
+
+static int run_main(void *arg)
+{
+    struct main_call *call = arg;
+    int result = call->fn(call->arg);
+    call->runtime->main_result = result;
+    return result;
+}
+
+static void *worker_thread(void *arg)
+{
+    struct worker *worker = arg;
+    worker_current = worker;
+    /* Without a signal stack an overflow is still a fault, only without its name. */
+    (void)signals_worker_begin(worker);
+    worker_loop(worker);
+    signals_worker_end(worker);
+    worker_current = NULL;
+    return NULL;
+}
+
+static int start_workers(weir_runtime *runtime)
+{
+    for (unsigned i = 1; i < runtime->worker_count; i++) {
+        struct worker *worker = &runtime->workers[i];
+        int r = runtime->kernel->thread_start(runtime->kernel, &worker->thread, worker_thread,
+                                              worker);
+        if (r < 0) return r;
+        worker->thread_started = true;
+    }
+    return 0;
+}
+
+static void join_workers(weir_runtime *runtime)
+{
+    for (unsigned i = 1; i < runtime->worker_count; i++) {
+        struct worker *worker = &runtime->workers[i];
+        if (worker->thread_started) {
+            (void)runtime->kernel->thread_join(runtime->kernel, worker->thread);
+        }
+    }
+}
+
+int weir_run_sized(size_t config_bytes, const weir_config *given, weir_task_fn fn, void *keep_arg)
+{
+    weir_config config;
+    weir_runtime *runtime;
+    struct main_call call = {.fn = fn, .arg = keep_arg};
+    int result;
+    int r;
+
+    spec_copy(&config, sizeof config, given, config_bytes);
+    if (worker_self()) return refuse("weir_run: this thread already runs a weir runtime");
+    if (!fn) return refuse("weir_run: fn is NULL");
+    r = check_config(&config);
+    if (r < 0) return r;
+    r = runtime_new(&config, false, &runtime);
+    if (r < 0) return r;
+    call.runtime = runtime;
+    worker_current = &runtime->workers[0];
+    r = signals_worker_begin(worker_current);
+    if (r < 0) goto fail;
+    r = start_workers(runtime);
+    if (r < 0) goto fail;
+    r = weir_task_spawn(runtime->root, &(weir_task_spec){.fn = run_main,
+                                                         .arg = &call,
+                                                         .arg_bytes = sizeof call,
+                                                         .name = "main",
+                                                         .place = WEIR_PLACE_HERE},
+                        NULL);
+    if (r < 0) goto fail;
+    worker_loop(&runtime->workers[0]);
+    join_workers(runtime);
+    result = runtime->main_result;
+    r = runtime_end(runtime);
+    return r < 0 ? r : result;
+
+fail:
+    runtime_root_settled(runtime);
+    join_workers(runtime);
+    (void)runtime_end(runtime);
+    return r;
+}
+
+/* ---- Embedding ---- */
+
+int weir_runtime_open_sized(size_t config_bytes, const weir_config *given,
+                            weir_runtime **ret_runtime)
+{
+    weir_config config;
+    weir_runtime *runtime;
+    int r;
+
+    spec_copy(&config, sizeof config, given, config_bytes);
+    if (worker_self()) return refuse("weir_runtime_open: this thread already has a runtime");
+    if (config.workers > 1) {
+        return refuse("weir_runtime_open: workers is %d, an embedded runtime has one",
+                      config.workers);
+    }
+    r = check_config(&config);
+    if (r < 0) return r;
+    r = runtime_new(&config, true, &runtime);
+    if (r < 0) return r;
+    worker_current = &runtime->workers[0];
+    r = signals_worker_begin(worker_current);
+    if (r < 0) {
+        (void)runtime_end(runtime);
+        return r;
+    }
+    sanitize_loop_begin(&worker_current->sanitize);
+    atom_store(&worker_current->rest, WORKER_SLEEPING);
+    *ret_runtime = runtime;
+    return 0;
+}
+
+int weir_runtime_fd(const weir_runtime *runtime)
+{
+    return runtime->kernel->queue_fd(runtime->workers[0].queue);
+}
+
+weir_scope *weir_runtime_scope(weir_runtime *runtime)
+{
+    return runtime->root;
+}
+
+static void check_embedder(const weir_runtime *runtime, const char *call)
+{
+    if (!runtime->embedded) misuse("%s: this runtime belongs to weir_run", call);
+    if (worker_self() != &runtime->workers[0]) {
+        misuse("%s: called on another thread than the one that opened the runtime", call);
+    }
+    if (worker_self()->current) misuse("%s: called from inside a task", call);
+}
+
+int weir_turn(weir_runtime *runtime)
+{
+    struct worker *worker = &runtime->workers[0];
+    int64_t at_ns;
+    int r;
+
+    check_embedder(runtime, "weir_turn");
+    atom_store_total(&worker->rest, WORKER_AWAKE);
+    worker_turn(worker, false);
+    /* From here on a poster makes the descriptor readable; what came before that we
+     * see ourselves. */
+    atom_store_total(&worker->rest, WORKER_SLEEPING);
+    at_ns = worker_has_work(worker) ? INT64_MIN : wheel_next_ns(&worker->wheel);
+    r = runtime->kernel->queue_arm(worker->queue, at_ns);
+    if (r < 0) return r;
+    return runtime->root->live > INT32_MAX ? INT32_MAX : (int)runtime->root->live;
+}
+
+int weir_runtime_close(weir_runtime *runtime)
+{
+    struct worker *worker;
+
+    if (!runtime) return 0;
+    check_embedder(runtime, "weir_runtime_close");
+    worker = &runtime->workers[0];
+    atom_store_total(&worker->rest, WORKER_AWAKE);
+    weir_scope_cancel(runtime->root, 0, "the runtime is being closed");
+    scope_release_belongings(runtime->root);
+    while (runtime->root->live > 0 || !list_empty(&runtime->root->belongings)) {
+        worker_turn(worker, true);
+        scope_release_belongings(runtime->root);
+    }
+    return runtime_end(runtime);
+}
+
+/* ---- Small calls ---- */
+
+int weir_stop(int64_t grace_ms)
+{
+    struct worker *worker = worker_self();
+    if (!worker) return refuse_no_task("weir_stop");
+    weir_scope_stop(worker->runtime->root, grace_ms);
+    return 0;
+}
+
+int weir_worker_index(void)
+{
+    struct worker *worker = worker_self();
+    return worker ? (int)worker->index : -1;
+}
+
+int weir_worker_count(void)
+{
+    struct worker *worker = worker_self();
+    return worker ? (int)worker->runtime->worker_count : 0;
+}
+
+int64_t weir_now_ns(void)
+{
+    struct worker *worker = worker_self();
+    const struct kernel *kernel = worker ? worker->kernel : kernel_current();
+    return kernel->now_ns(kernel);
+}
+
+void runtime_cancel_target(weir_scope *scope)
+{
+    worker_self()->runtime->cancel_target = scope;
+}
+
+#if defined(__clang__)
+struct weir_role weir_no_park;
+#endif

@@ -1,0 +1,218 @@
+/* runtime.h - the runtime and its workers.
+ *
+ * A worker is a thread that owns a run queue, timers, a kernel queue and caches;
+ * others reach it by mail, and may take tasks that have not started from its
+ * `fresh` queue. One turn: mail, timers, a batch of tasks, poll.
+ *
+ * Invariants: a runtime with one worker touches no lock and no shared cache line
+ * on its hot paths; a worker that is awake is never woken.
+ */
+#ifndef WEIR_RT_RUNTIME_H
+#define WEIR_RT_RUNTIME_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <weir/runtime.h>
+
+#include "base/atomic.h"
+#include "base/wheel.h"
+#include "rt/blocking.h"
+#include "rt/kernel.h"
+#include "rt/lock.h"
+#include "rt/mail.h"
+#include "rt/sanitize.h"
+#include "rt/stack.h"
+#include "rt/task.h"
+
+enum {
+    WORKER_EVENTS = 128,
+    TASK_SLAB_COUNT = 64,
+    TASK_CACHE_MAX = 128,
+    TASK_MOVE_COUNT = 32,
+};
+
+/* First in, first out; intrusive through run_next. */
+struct run_queue {
+    struct task *head;
+    struct task *tail;
+    unsigned count;
+};
+
+enum worker_rest { WORKER_AWAKE, WORKER_SLEEPING };
+
+struct worker {
+    /* Own: touched on this worker only. */
+    weir_runtime *runtime;
+    const struct kernel *kernel;
+    bool shared;            /* the runtime has more than one worker */
+    unsigned index;
+    struct task *current;
+    void *loop_context;
+    struct sanitize_context sanitize;
+    struct run_queue ready;
+    unsigned turn_left;     /* tasks that may still run in this turn */
+    unsigned turn_clock;    /* ... until the clock is looked at again */
+    bool fresh_turn;        /* multi-worker: look at the fresh queue first next time */
+    int64_t turn_began_ns;
+    int64_t now_ns;         /* as of the last look at the clock */
+    struct stack *left_stack; /* of a task that has ended: nobody runs on it any more */
+    struct sanitize_context left_sanitize;
+    struct mail *local_head;
+    struct mail *local_tail;
+    bool delivering;
+    struct wheel wheel;
+    struct kernel_queue *queue;
+    ATOM(size_t) watched;   /* descriptors in the queue */
+    struct task *free_tasks;
+    unsigned free_task_count;
+    unsigned task_move_count;
+    weir_scope *free_scopes;
+    struct weir_timer *free_timers;
+    struct stack_cache stacks;
+    uint64_t next_id;
+    unsigned spin_failures;
+    int64_t trimmed_ns;
+    struct kernel_event events[WORKER_EVENTS];
+    void *signal_stack;
+    stack_t old_signal_stack;
+    pthread_t thread;
+    bool thread_started;
+
+    /* Shared: written by other threads. */
+    ATOM(struct mail *) inbox __attribute__((aligned(64)));
+    ATOM(int) rest;         /* enum worker_rest */
+    ATOM(bool) standing_still; /* for a dump */
+    ATOM(unsigned) fresh_count;
+    struct lock fresh_lock;
+    struct run_queue fresh; /* unstarted tasks that any worker may take */
+
+    /* Figures, written here, read by the dump. */
+    ATOM(uint64_t) tasks_started __attribute__((aligned(64)));
+    ATOM(uint64_t) tasks_stolen;
+    ATOM(uint64_t) turns;
+    ATOM(struct task *) running; /* for the dump of a busy worker */
+};
+
+struct weir_runtime {
+    struct list node;       /* in the process's list of runtimes */
+    const struct kernel *kernel;
+    unsigned worker_count;
+    bool shared;
+    bool embedded;
+    bool spin;              /* worth it: more than one core to run on */
+    struct worker *workers;
+    struct stack_pool stacks;
+    unsigned default_class;
+    weir_scope *root;
+    int main_result;
+    int64_t drain_ms;
+    unsigned signals;
+    enum weir_log_level log_level;
+    weir_log_fn log;
+    void *log_arg;
+    struct blocking files;
+    struct blocking names;
+
+    ATOM(unsigned) sleeping __attribute__((aligned(64)));
+    ATOM(unsigned) searching;
+    ATOM(int) ending;       /* workers leave their loops */
+    ATOM(int) dump_fd;      /* a requested dump, or -1 */
+    ATOM(int) pause;        /* a dump wants the workers to stand still */
+    ATOM(int) drain;        /* a signal wants a stop */
+    weir_scope *cancel_target;
+
+    struct lock memory_lock; /* covers the lists below */
+    struct task *free_tasks;
+    size_t free_task_count;
+    struct task_slab *task_slabs;
+    weir_scope *free_scopes;
+    struct scope_slab *scope_slabs;
+    struct pollable *free_pollables;
+    struct pollable_slab *pollable_slabs;
+    struct timer_slab *timer_slabs;
+};
+
+/* The calling thread's worker, or NULL. Inline is safe: a started task never
+ * changes its thread, so an address of thread-local storage that the compiler
+ * keeps across a switch stays right. */
+extern _Thread_local struct worker *worker_current __attribute__((tls_model("initial-exec")));
+static inline struct worker *worker_self(void)
+{
+    return worker_current;
+}
+
+/* ---- sched.c ---- */
+
+/* The worker's loop, until the runtime ends. */
+void worker_loop(struct worker *worker);
+/* One turn; waits for events if nothing is ready and `may_wait`. */
+void worker_turn(struct worker *worker, bool may_wait);
+/* A parked task may run: put it at the end of the queue. */
+void worker_ready(struct worker *worker, struct task *task);
+/* Put a task whose state is set already at the end of the queue. */
+void worker_requeue(struct worker *worker, struct task *task);
+/* Place a new task according to its `place`. */
+void worker_place(struct worker *worker, struct task *task);
+/* Leave the running task; returns when it is run again. */
+void worker_leave(struct worker *worker, struct task *self);
+/* The running task's function has returned. Returns the next task if that can run
+ * on the same stack; else leaves the stack for good. */
+struct task *worker_finish(struct worker *worker, struct task *task);
+/* First thing on a stack that was switched to: take back the one that was left. */
+void worker_arrived(struct worker *worker);
+/* Make `worker` look at its mail if it sleeps. Any thread. */
+void worker_wake(struct worker *worker);
+bool worker_has_work(struct worker *worker);
+/* Between two tasks: stand still for a dump that another worker takes, and take
+ * the ones that were asked for. */
+void worker_safe_point(struct worker *worker);
+
+/* ---- runtime.c ---- */
+
+/* How many runtimes are open in this process. */
+int runtime_live_count(void);
+/* Async-signal-safe: every open runtime prints its dump to `fd` at its next safe
+ * point. */
+void runtime_request_dump(int fd);
+/* Make every worker take a turn. Async-signal-safe. */
+void runtime_wake_all(weir_runtime *runtime);
+/* The root scope has no tasks any more; its lock is held. */
+void runtime_root_settled(weir_runtime *runtime);
+/* The scope that CHOOSE_CANCEL cancels in the calling task's runtime; by default
+ * the root scope. */
+void runtime_cancel_target(weir_scope *scope);
+/* Why a call that needs a task has none; records the sentence for weir_why. */
+int refuse_no_task(const char *call);
+/* Make the other workers stand still between two tasks, waiting at most wait_ns for
+ * them; returns how many do (worker_stands_still tells which). On a worker's thread. */
+unsigned runtime_pause(weir_runtime *runtime, int64_t wait_ns);
+void runtime_resume(weir_runtime *runtime);
+bool worker_stands_still(const struct worker *worker);
+/* Write the dump, on a worker's thread. Provided by watch/dump.c: the runtime asks
+ * for its own picture when a signal or a misuse calls for it. */
+int dump_runtime(weir_runtime *runtime, int fd);
+/* Copy a spec of a caller that may know fewer or more members than we do. */
+void spec_copy(void *spec, size_t bytes, const void *given, size_t given_bytes);
+/* Memory that lives as long as the runtime. */
+void task_slabs_free(weir_runtime *runtime);
+void scope_slabs_free(weir_runtime *runtime);
+void timer_slabs_free(weir_runtime *runtime);
+void pollable_slabs_free(weir_runtime *runtime);
+
+/* ---- log.c ---- */
+
+bool log_wanted(const weir_runtime *runtime, enum weir_log_level level);
+void log_write(weir_runtime *runtime, enum weir_log_level level, const struct task *task,
+               const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- why.c ---- */
+
+/* Record the sentence of a refusal for weir_why and return WEIR_EREFUSED. */
+int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with another error. */
+int refuse_as(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Misuse that cannot be reported: a sentence and the dump on standard error, abort. */
+_Noreturn void misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

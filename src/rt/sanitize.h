@@ -1,0 +1,166 @@
+/* sanitize.h - tell the sanitizers and valgrind about our own stacks.
+ *
+ * AddressSanitizer: each switch is announced and confirmed, and a stack is clean
+ * before it is used again. ThreadSanitizer: one fiber per task life; in ordered
+ * mode a switch orders everything that ran on the worker, in strict mode
+ * (WEIR_TSAN_STRICT=1) only the edges announced here do, so that races between
+ * tasks of one worker are found too. In other builds all of this is empty.
+ */
+#ifndef WEIR_RT_SANITIZE_H
+#define WEIR_RT_SANITIZE_H
+
+#include <stddef.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WEIR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WEIR_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define WEIR_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WEIR_TSAN 1
+#endif
+#endif
+#ifndef WEIR_ASAN
+#define WEIR_ASAN 0
+#endif
+#ifndef WEIR_TSAN
+#define WEIR_TSAN 0
+#endif
+#ifndef WEIR_TSAN_STRICT
+#define WEIR_TSAN_STRICT 0
+#endif
+
+#if WEIR_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
+#endif
+#if WEIR_TSAN
+#include <sanitizer/tsan_interface.h>
+/* The scheduler's own data moves between tasks of a worker with no lock, which
+ * strict mode would report: the scheduler is not looked at, only its users. */
+#define SANITIZE_SCHEDULER __attribute__((no_sanitize("thread")))
+#else
+#define SANITIZE_SCHEDULER
+#endif
+
+/* What a context (a task, or a worker's loop) carries for the sanitizers. */
+struct sanitize_context {
+#if WEIR_ASAN
+    void *fake_stack;
+    const void *bottom;
+    size_t bytes;
+#endif
+#if WEIR_TSAN
+    void *fiber;
+#endif
+    char unused;
+};
+
+/* A stack was mapped, or is about to be unmapped. */
+static inline void sanitize_stack_mapped(void *low, size_t bytes)
+{
+#if WEIR_ASAN
+    __lsan_register_root_region(low, bytes);
+#else
+    (void)low, (void)bytes;
+#endif
+}
+
+static inline void sanitize_stack_unmapped(void *low, size_t bytes)
+{
+#if WEIR_ASAN
+    __lsan_unregister_root_region(low, bytes);
+    __asan_unpoison_memory_region(low, bytes);
+#else
+    (void)low, (void)bytes;
+#endif
+}
+
+/* A task begins its life on the stack [low, low+bytes). */
+static inline void sanitize_task_begin(struct sanitize_context *context, void *low, size_t bytes)
+{
+#if WEIR_ASAN
+    __asan_unpoison_memory_region(low, bytes);
+    context->fake_stack = NULL;
+    context->bottom = low;
+    context->bytes = bytes;
+#endif
+#if WEIR_TSAN
+    context->fiber = __tsan_create_fiber(0);
+#endif
+    (void)context, (void)low, (void)bytes;
+}
+
+/* The task has ended and its stack was left. */
+static inline void sanitize_task_end(struct sanitize_context *context)
+{
+#if WEIR_TSAN
+    __tsan_destroy_fiber(context->fiber);
+    context->fiber = NULL;
+#endif
+    (void)context;
+}
+
+/* The calling thread's own stack is a context too: a worker's loop. */
+static inline void sanitize_loop_begin(struct sanitize_context *context)
+{
+#if WEIR_TSAN
+    context->fiber = __tsan_get_current_fiber();
+#endif
+    (void)context;
+}
+
+/* Directly before a switch; `last` if `from` is never resumed. */
+static inline void sanitize_switch(struct sanitize_context *from, struct sanitize_context *to,
+                                   int last)
+{
+#if WEIR_ASAN
+    __sanitizer_start_switch_fiber(last ? NULL : &from->fake_stack, to->bottom, to->bytes);
+#endif
+#if WEIR_TSAN
+    __tsan_switch_to_fiber(to->fiber, WEIR_TSAN_STRICT ? __tsan_switch_to_fiber_no_sync : 0);
+#endif
+    (void)from, (void)to, (void)last;
+}
+
+/* Directly after a switch arrived in `to`; `loop` is the worker's loop, whose
+ * stack bounds are learnt at the first switch away from it. */
+static inline void sanitize_arrived(struct sanitize_context *to, struct sanitize_context *loop)
+{
+#if WEIR_ASAN
+    const void *bottom = NULL;
+    size_t bytes = 0;
+    __sanitizer_finish_switch_fiber(to->fake_stack, &bottom, &bytes);
+    if (!loop->bottom) {
+        loop->bottom = bottom;
+        loop->bytes = bytes;
+    }
+#endif
+    (void)to, (void)loop;
+}
+
+/* Edges of strict mode: what happened before a release on `address` is seen after
+ * an acquire of it. */
+static inline void sanitize_release(void *address)
+{
+#if WEIR_TSAN
+    __tsan_release(address);
+#endif
+    (void)address;
+}
+
+static inline void sanitize_acquire(void *address)
+{
+#if WEIR_TSAN
+    __tsan_acquire(address);
+#endif
+    (void)address;
+}
+
+#endif

@@ -1,0 +1,470 @@
+/* sched.c - a worker's turn: mail, timers, a batch of tasks, poll.
+ *
+ *     AWAKE ──nothing ready, nothing found by a short search──▶ SLEEPING
+ *       ▲                                                          │
+ *       └────── event, timer, or worker_wake from another ─────────┘
+ *
+ * No lost wake-up: a sleeper says SLEEPING first and looks for work after that; a
+ * poster leaves its work first and looks for SLEEPING after that; both with
+ * sequentially consistent operations, so one of them sees the other.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "rt/pollable.h"
+#include "rt/runtime.h"
+#include "rt/scope.h"
+#include "rt/switch.h"
+
+enum {
+    TURN_TASKS = 256,   /* tasks run between two polls, at most ... */
+    TURN_CLOCK = 16,    /* ... with a look at the clock this often */
+    TURN_TIMERS = 1024, /* timers fired in one turn */
+    STEAL_MAX = 32,
+    SPIN_ROUNDS = 400,      /* about 10 µs */
+    SPIN_FAILURES_MAX = 16, /* searches in vain in a row before a worker stops trying */
+    TRIM_COUNT = 2048,
+};
+#define TURN_NS INT64_C(100000)
+#define WAIT_NS_MAX INT64_C(1000000000)
+#define TRIM_NS INT64_C(100000000)
+
+_Thread_local struct worker *worker_current __attribute__((tls_model("initial-exec")));
+
+/* ---- Run queues ---- */
+
+static inline void queue_push(struct run_queue *queue, struct task *task)
+{
+    task->run_next = NULL;
+    if (queue->tail) {
+        queue->tail->run_next = task;
+    } else {
+        queue->head = task;
+    }
+    queue->tail = task;
+    queue->count++;
+}
+
+static inline struct task *queue_pop(struct run_queue *queue)
+{
+    struct task *task = queue->head;
+    if (!task) return NULL;
+    queue->head = task->run_next;
+    if (!queue->head) queue->tail = NULL;
+    queue->count--;
+    return task;
+}
+
+/* Take the task at `index`; 0 is the one that has waited longest. */
+static struct task *queue_take(struct run_queue *queue, unsigned index)
+{
+    struct task *before = NULL;
+    struct task *task = queue->head;
+    if (index == 0) return queue_pop(queue);
+    while (index-- > 0) {
+        before = task;
+        task = task->run_next;
+    }
+    before->run_next = task->run_next;
+    if (queue->tail == task) queue->tail = before;
+    queue->count--;
+    return task;
+}
+
+void worker_requeue(struct worker *worker, struct task *task)
+{
+    queue_push(&worker->ready, task);
+}
+
+void worker_ready(struct worker *worker, struct task *task)
+{
+    task_set_state(task, TASK_READY);
+    queue_push(&worker->ready, task);
+}
+
+/* ---- Placing new tasks, and taking them from others ---- */
+
+static void wake_somebody(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    unsigned first = kernel_choose(worker->kernel, CHOOSE_PLACE, runtime->worker_count);
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct worker *other =
+            &runtime->workers[(worker->index + 1 + first + i) % runtime->worker_count];
+        if (other != worker && atom_load(&other->rest) == WORKER_SLEEPING) {
+            worker_wake(other);
+            return;
+        }
+    }
+}
+
+static void place_anywhere(struct worker *worker, struct task *task)
+{
+    lock_acquire(&worker->fresh_lock);
+    queue_push(&worker->fresh, task);
+    atom_store(&worker->fresh_count, worker->fresh.count);
+    lock_release(&worker->fresh_lock);
+    /* See the top: the task is visible before we look for a sleeper. */
+    atom_fence();
+    if (atom_load(&worker->runtime->sleeping) > 0 && atom_load(&worker->runtime->searching) == 0) {
+        wake_somebody(worker);
+    }
+}
+
+void worker_place(struct worker *worker, struct task *task)
+{
+    if (!worker->shared || task->place == WEIR_PLACE_HERE ||
+        (task->place == WEIR_PLACE_WORKER && task->target_worker == worker->index)) {
+        queue_push(&worker->ready, task);
+    } else if (task->place == WEIR_PLACE_WORKER) {
+        struct worker *target = &worker->runtime->workers[task->target_worker];
+        (void)atom_or(&task->mail_bits, MAIL_START);
+        mail_post(target, &task->mail);
+    } else {
+        place_anywhere(worker, task);
+    }
+}
+
+static struct task *take_fresh(struct worker *worker)
+{
+    struct task *task;
+    if (atom_load(&worker->fresh_count) == 0) return NULL;
+    lock_acquire(&worker->fresh_lock);
+    task = queue_pop(&worker->fresh);
+    atom_store(&worker->fresh_count, worker->fresh.count);
+    lock_release(&worker->fresh_lock);
+    return task;
+}
+
+/* Move up to half of another worker's unstarted tasks here. */
+static bool steal_from(struct worker *worker, struct worker *victim)
+{
+    struct run_queue taken = {0};
+    unsigned count;
+
+    if (atom_load(&victim->fresh_count) == 0) return false;
+    lock_acquire(&victim->fresh_lock);
+    count = (victim->fresh.count + 1) / 2;
+    if (count > STEAL_MAX) count = STEAL_MAX;
+    for (unsigned i = 0; i < count; i++) queue_push(&taken, queue_pop(&victim->fresh));
+    atom_store(&victim->fresh_count, victim->fresh.count);
+    lock_release(&victim->fresh_lock);
+    if (count == 0) return false;
+
+    lock_acquire(&worker->fresh_lock);
+    for (unsigned i = 0; i < count; i++) queue_push(&worker->fresh, queue_pop(&taken));
+    atom_store(&worker->fresh_count, worker->fresh.count);
+    lock_release(&worker->fresh_lock);
+    atom_store(&worker->tasks_stolen, atom_load(&worker->tasks_stolen) + count);
+    return true;
+}
+
+static bool steal(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    unsigned others = runtime->worker_count - 1;
+    unsigned first;
+
+    if (others == 0) return false;
+    first = kernel_choose(worker->kernel, CHOOSE_STEAL, others);
+    for (unsigned i = 0; i < others; i++) {
+        unsigned index = (worker->index + 1 + (first + i) % others) % runtime->worker_count;
+        if (steal_from(worker, &runtime->workers[index])) return true;
+    }
+    return false;
+}
+
+/* ---- Running tasks ---- */
+
+/* Tasks that wait for their turn and tasks that have not started share the worker
+ * one by one, so that neither can starve the other. */
+static struct task *pick_ready(struct worker *worker)
+{
+    struct task *task;
+
+    if (worker->shared) {
+        worker->fresh_turn = !worker->fresh_turn;
+        if (worker->fresh_turn || !worker->ready.head) {
+            task = take_fresh(worker);
+            if (task) return task;
+        }
+    }
+    if (__builtin_expect(worker->kernel->choose != NULL, 0) && worker->ready.count > 1) {
+        return queue_take(&worker->ready,
+                          kernel_choose(worker->kernel, CHOOSE_TASK, worker->ready.count));
+    }
+    return queue_pop(&worker->ready);
+}
+
+/* The next task of this turn, or NULL: nothing is ready, or it is time to poll. */
+static struct task *pick(struct worker *worker)
+{
+    if (worker->turn_left == 0) return NULL;
+    if (--worker->turn_clock == 0) {
+        worker->turn_clock = TURN_CLOCK;
+        worker->now_ns = worker->kernel->now_ns(worker->kernel);
+        if (worker->now_ns - worker->turn_began_ns > TURN_NS) {
+            worker->turn_left = 0;
+            return NULL;
+        }
+    }
+    worker->turn_left--;
+    return pick_ready(worker);
+}
+
+/* From now on the task is this worker's. */
+static void start(struct worker *worker, struct task *task)
+{
+    if (worker->shared) {
+        atom_store_total(&task->home, worker);
+    } else {
+        atom_store(&task->home, worker);
+    }
+    block_start_task(task, worker->kernel->choose != NULL);
+    atom_store(&worker->tasks_started, atom_load(&worker->tasks_started) + 1);
+    if (__builtin_expect(log_wanted(worker->runtime, WEIR_LOG_DEBUG), 0)) {
+        log_write(worker->runtime, WEIR_LOG_DEBUG, task, "started");
+    }
+}
+
+/* Make the task the running one; it has a stack when this returns. */
+static void enter(struct worker *worker, struct task *task)
+{
+    if (task->state == TASK_NEW) {
+        start(worker, task);
+        task->stack = stack_take(&worker->runtime->stacks, &worker->stacks, task->size_class);
+        task->context = switch_prepare(stack_top(task->stack), task_main, task);
+        sanitize_task_begin(&task->sanitize, task->stack->low, stack_bytes(task->stack));
+    }
+    task_set_state(task, TASK_RUNNING);
+    task->budget = TASK_BUDGET;
+    worker->current = task;
+    atom_store(&worker->running, task);
+}
+
+void worker_arrived(struct worker *worker)
+{
+    if (__builtin_expect(worker->left_stack == NULL, 1)) return;
+    stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack);
+    worker->left_stack = NULL;
+    sanitize_task_end(&worker->left_sanitize);
+}
+
+void worker_leave(struct worker *worker, struct task *self)
+{
+    struct task *next = pick(worker);
+
+    if (next == self) {
+        enter(worker, self);
+        return;
+    }
+    if (next) {
+        enter(worker, next);
+        sanitize_switch(&self->sanitize, &next->sanitize, 0);
+        switch_to(&self->context, next->context);
+    } else {
+        worker->current = NULL;
+        sanitize_switch(&self->sanitize, &worker->sanitize, 0);
+        switch_to(&self->context, worker->loop_context);
+    }
+    sanitize_arrived(&self->sanitize, &worker->sanitize);
+    sanitize_acquire(self);
+    worker_arrived(worker);
+}
+
+struct task *worker_finish(struct worker *worker, struct task *task)
+{
+    struct stack *stack = task->stack;
+    struct sanitize_context context = task->sanitize;
+    struct task *next;
+    void *unused;
+
+    task->stack = NULL;
+    worker->current = NULL;
+    task_end(worker, task);
+    next = pick(worker);
+#if !WEIR_ASAN && !WEIR_TSAN
+    /* A run of short tasks shares one hot stack and needs no switch at all. */
+    if (next && next->state == TASK_NEW && next->size_class == stack->size_class) {
+        start(worker, next);
+        next->stack = stack;
+        task_set_state(next, TASK_RUNNING);
+        worker->current = next;
+        atom_store(&worker->running, next);
+        return next;
+    }
+#endif
+    worker->left_stack = stack;
+    worker->left_sanitize = context;
+    if (next) {
+        enter(worker, next);
+        sanitize_switch(&context, &next->sanitize, 1);
+        switch_to(&unused, next->context);
+    } else {
+        sanitize_switch(&context, &worker->sanitize, 1);
+        switch_to(&unused, worker->loop_context);
+    }
+    __builtin_unreachable();
+}
+
+/* From the worker's loop into a task; returns when a task finds nothing to run. */
+static void run(struct worker *worker, struct task *task)
+{
+    enter(worker, task);
+    sanitize_switch(&worker->sanitize, &task->sanitize, 0);
+    switch_to(&worker->loop_context, task->context);
+    sanitize_arrived(&worker->sanitize, &worker->sanitize);
+    worker_arrived(worker);
+    atom_store(&worker->running, NULL);
+}
+
+/* ---- Waiting ---- */
+
+void worker_wake(struct worker *worker)
+{
+    if (atom_load_total(&worker->rest) != WORKER_SLEEPING) return;
+    if (atom_exchange(&worker->rest, WORKER_AWAKE) == WORKER_SLEEPING) {
+        worker->kernel->queue_wake(worker->queue);
+    }
+}
+
+static bool fresh_anywhere(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        if (atom_load_total(&runtime->workers[i].fresh_count) > 0) return true;
+    }
+    return false;
+}
+
+bool worker_has_work(struct worker *worker)
+{
+    return worker->ready.head || worker->local_head || atom_load_total(&worker->inbox) ||
+           (worker->shared && fresh_anywhere(worker));
+}
+
+/* Waking a sleeping thread costs a hundred times what a short look around does; but
+ * a worker that keeps finding nothing stops looking. */
+static bool search(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    bool found = false;
+
+    if (!worker->shared) return false;
+    if (!runtime->spin || worker->spin_failures >= SPIN_FAILURES_MAX) {
+        return steal(worker);
+    }
+    (void)atom_add(&runtime->searching, 1);
+    for (unsigned i = 0; i < SPIN_ROUNDS && !found; i++) {
+        found = atom_load(&worker->inbox) || steal(worker);
+        if (!found) atom_pause();
+    }
+    (void)atom_sub(&runtime->searching, 1);
+    worker->spin_failures = found ? 0 : worker->spin_failures + 1;
+    return found;
+}
+
+static void dispatch(struct worker *worker, int count)
+{
+    for (int i = 0; i < count; i++) pollable_event(worker, &worker->events[i]);
+    mail_deliver_local(worker);
+}
+
+static int64_t wait_limit_ns(struct worker *worker)
+{
+    int64_t next_ns = wheel_next_ns(&worker->wheel);
+    int64_t now_ns;
+    if (next_ns == INT64_MAX) return WAIT_NS_MAX;
+    /* Timers that this turn had no room for count as due. */
+    now_ns = worker->kernel->now_ns(worker->kernel);
+    if (next_ns <= now_ns) return 0;
+    return next_ns - now_ns < WAIT_NS_MAX ? next_ns - now_ns : WAIT_NS_MAX;
+}
+
+/* Free stacks that nobody wants for a while are given back, a few at a time. */
+static int64_t trim(struct worker *worker, int64_t limit_ns)
+{
+    weir_runtime *runtime = worker->runtime;
+    if (runtime->stacks.classes[runtime->default_class].hot_count == 0) return limit_ns;
+    if (limit_ns >= TRIM_NS && worker->now_ns - worker->trimmed_ns >= TRIM_NS) {
+        (void)stack_pool_trim(&runtime->stacks, TRIM_COUNT);
+        worker->trimmed_ns = worker->now_ns;
+    }
+    return limit_ns < TRIM_NS ? limit_ns : TRIM_NS;
+}
+
+static void wait_for_events(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    int64_t limit_ns;
+    int count;
+
+    if (search(worker)) return;
+    limit_ns = trim(worker, wait_limit_ns(worker));
+    (void)atom_add(&runtime->sleeping, 1);
+    atom_store_total(&worker->rest, WORKER_SLEEPING);
+    if (worker_has_work(worker) || atom_load_total(&runtime->ending) ||
+        atom_load_total(&runtime->pause)) {
+        limit_ns = 0;
+    }
+    count = worker->kernel->queue_wait(worker->queue, limit_ns, worker->events, WORKER_EVENTS);
+    atom_store_total(&worker->rest, WORKER_AWAKE);
+    (void)atom_sub(&runtime->sleeping, 1);
+    if (count > 0) {
+        worker->spin_failures = 0;
+        dispatch(worker, count);
+    }
+}
+
+static void poll(struct worker *worker)
+{
+    int count;
+    if (atom_load(&worker->watched) == 0) return;
+    count = worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
+    if (count > 0) dispatch(worker, count);
+}
+
+/* ---- The turn ---- */
+
+static void fire_timers(struct worker *worker)
+{
+    struct wheel_timer *due;
+    unsigned left = TURN_TIMERS;
+
+    if (wheel_count(&worker->wheel) == 0) return;
+    wheel_advance(&worker->wheel, worker->now_ns);
+    while (left-- > 0 && (due = wheel_pop_due(&worker->wheel))) {
+        struct timer *timer = container_of(due, struct timer, wheel);
+        timer->fire(worker, timer);
+    }
+    mail_deliver_local(worker);
+}
+
+void worker_turn(struct worker *worker, bool may_wait)
+{
+    struct task *task;
+
+    atom_store(&worker->turns, atom_load(&worker->turns) + 1);
+    worker->now_ns = worker->kernel->now_ns(worker->kernel);
+    worker->turn_began_ns = worker->now_ns;
+    worker_safe_point(worker);
+    (void)mail_deliver_inbox(worker);
+    fire_timers(worker);
+
+    worker->turn_left = TURN_TASKS;
+    worker->turn_clock = TURN_CLOCK;
+    while ((task = pick(worker))) run(worker, task);
+    mail_deliver_local(worker);
+
+    if (may_wait && !worker_has_work(worker)) {
+        wait_for_events(worker);
+    } else {
+        poll(worker);
+    }
+}
+
+void worker_loop(struct worker *worker)
+{
+    sanitize_loop_begin(&worker->sanitize);
+    while (!atom_load_acquire(&worker->runtime->ending)) worker_turn(worker, true);
+}

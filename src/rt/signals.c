@@ -1,0 +1,149 @@
+/* signals.c - drain on TERM/INT, dump on USR1, name the task that overflowed. */
+#include "rt/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <weir/scope.h>
+
+#include "rt/mem.h"
+#include "rt/runtime.h"
+#include "rt/scope.h"
+
+enum { SIGNAL_STACK_BYTES = 64 * 1024 };
+
+/* The one runtime that takes signals; a handler has no other way to find it. */
+static ATOM(weir_runtime *) owner;
+static ATOM(int) drain_count;
+
+static void write_text(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
+}
+
+static void on_drain(int signal)
+{
+    int saved_errno = errno;
+    weir_runtime *runtime = atom_load(&owner);
+
+    if (atom_add(&drain_count, 1) > 0) {
+        write_text("weir: second signal: ending at once\n");
+        _exit(128 + signal);
+    }
+    if (runtime) {
+        atom_store(&runtime->drain, signal);
+        runtime_wake_all(runtime);
+    }
+    errno = saved_errno;
+}
+
+static void on_dump(int signal)
+{
+    int saved_errno = errno;
+    (void)signal;
+    runtime_request_dump(STDERR_FILENO);
+    errno = saved_errno;
+}
+
+static const int fault_signals[] = {SIGSEGV, SIGBUS};
+static const int drain_signals[] = {SIGTERM, SIGINT};
+static struct sigaction old_drain[2];
+static struct sigaction old_dump;
+static struct sigaction old_fault[2];
+
+/* On the thread's signal stack. Prints without allocating, then lets the signal do
+ * what it did before. */
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    struct worker *worker = worker_self();
+    struct task *task = worker ? worker->current : NULL;
+
+    (void)context;
+    if (task && task->stack &&
+        stack_guard_contains(&worker->runtime->stacks, task->stack, info->si_addr)) {
+        char text[256];
+        int length = snprintf(text, sizeof text,
+                              "weir: task '%s' in scope '%s' overflowed its stack of %zu bytes "
+                              "(set stack_bytes in its spec or its scope's)\n",
+                              task->name, task->scope->name,
+                              stack_class_bytes(&worker->runtime->stacks, task->size_class));
+        if (length > 0 && write(STDERR_FILENO, text, strlen(text)) < 0) length = 0;
+    }
+    (void)sigaction(signal, &old_fault[signal == SIGBUS ? 1 : 0], NULL);
+}
+
+static void take(int signal, void (*handler)(int), struct sigaction *ret_old)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(signal, &action, ret_old);
+}
+
+int signals_install(weir_runtime *runtime)
+{
+    weir_runtime *nobody = NULL;
+
+    if (runtime->signals == 0) return 0;
+    if (!atom_cas(&owner, &nobody, runtime)) {
+        return refuse("runtime '%s': signals are taken by another runtime of this process",
+                      runtime->root ? runtime->root->name : "root");
+    }
+    atom_store(&drain_count, 0);
+    if (runtime->signals & WEIR_SIGNAL_DRAIN) {
+        for (int i = 0; i < 2; i++) take(drain_signals[i], on_drain, &old_drain[i]);
+    }
+    if (runtime->signals & WEIR_SIGNAL_DUMP) take(SIGUSR1, on_dump, &old_dump);
+    if (runtime->signals & WEIR_SIGNAL_OVERFLOW) {
+        struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+        (void)sigemptyset(&action.sa_mask);
+        for (int i = 0; i < 2; i++) (void)sigaction(fault_signals[i], &action, &old_fault[i]);
+    }
+    return 0;
+}
+
+void signals_remove(weir_runtime *runtime)
+{
+    if (runtime->signals == 0 || atom_load(&owner) != runtime) return;
+    if (runtime->signals & WEIR_SIGNAL_DRAIN) {
+        for (int i = 0; i < 2; i++) (void)sigaction(drain_signals[i], &old_drain[i], NULL);
+    }
+    if (runtime->signals & WEIR_SIGNAL_DUMP) (void)sigaction(SIGUSR1, &old_dump, NULL);
+    if (runtime->signals & WEIR_SIGNAL_OVERFLOW) {
+        for (int i = 0; i < 2; i++) (void)sigaction(fault_signals[i], &old_fault[i], NULL);
+    }
+    atom_store(&owner, NULL);
+}
+
+int signals_worker_begin(struct worker *worker)
+{
+    stack_t stack;
+
+    if (!(worker->runtime->signals & WEIR_SIGNAL_OVERFLOW)) return 0;
+    worker->signal_stack = mem_alloc(SIGNAL_STACK_BYTES);
+    if (!worker->signal_stack) return -ENOMEM;
+    stack = (stack_t){.ss_sp = worker->signal_stack, .ss_size = SIGNAL_STACK_BYTES};
+    return sigaltstack(&stack, &worker->old_signal_stack) < 0 ? -errno : 0;
+}
+
+void signals_worker_end(struct worker *worker)
+{
+    if (!worker->signal_stack) return;
+    (void)sigaltstack(&worker->old_signal_stack, NULL);
+    mem_free(worker->signal_stack);
+    worker->signal_stack = NULL;
+}
+
+void signals_safe_point(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    int signal;
+
+    if (!atom_load(&runtime->drain)) return;
+    signal = atom_exchange(&runtime->drain, 0);
+    if (signal == 0) return;
+    log_write(runtime, WEIR_LOG_INFO, NULL, "signal %d: stopping, %lld ms to drain", signal,
+              (long long)runtime->drain_ms);
+    weir_scope_stop(runtime->root, runtime->drain_ms);
+}

@@ -1,0 +1,24 @@
+/* signals.h - the signals a program lets its runtime take.
+ *
+ * Process-wide: one runtime at a time may take them. Handlers do no more than set a
+ * flag and wake a worker; the handlers that were there before come back.
+ */
+#ifndef WEIR_RT_SIGNALS_H
+#define WEIR_RT_SIGNALS_H
+
+#include <weir/defs.h>
+
+struct worker;
+
+/* Install what runtime->signals asks for: 0, or WEIR_EREFUSED. */
+int signals_install(weir_runtime *runtime);
+void signals_remove(weir_runtime *runtime);
+
+/* A stack for signal handlers on this worker's thread, if overflow is reported. */
+int signals_worker_begin(struct worker *worker);
+void signals_worker_end(struct worker *worker);
+
+/* At a safe point: act on a signal that asked for a drain. */
+void signals_safe_point(struct worker *worker);
+
+#endif

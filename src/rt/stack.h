@@ -1,0 +1,116 @@
+/* stack.h - stacks for tasks: mapped in slabs, guarded, reused while hot.
+ *
+ * Size classes are powers of two from WEIR_STACK_BYTES_MIN; the whole size is
+ * usable, the guard lies below it. Stacks of a class are mapped in slabs of
+ * STACK_SLAB_COUNT. A credit is the promise of a stack: whoever holds one gets a
+ * stack without failing, so "no stack" is an error of spawn, not of running.
+ *
+ * Invariants: mapped >= credits given out + what workers may keep in their caches;
+ * a stack is taken and given back on the same worker; the memory of a free stack
+ * is not touched except its topmost bytes, which link it.
+ * Threads: the pool has a lock; a cache belongs to its worker.
+ */
+#ifndef WEIR_RT_STACK_H
+#define WEIR_RT_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "rt/kernel.h"
+#include "rt/lock.h"
+
+enum {
+    STACK_CLASSES = 12,
+    STACK_SLAB_COUNT = 64,
+    STACK_CACHE_MAX = 64, /* free stacks a worker keeps, per class */
+    STACK_MOVE_COUNT = 32 /* moved between a cache and the pool at a time */
+};
+
+/* Caps when guards cost two mappings each (vm.max_map_count is 65,530 by default). */
+#define STACK_COUNT_MAX_PROTECTED 32000
+#define STACK_COUNT_MAX_DEFAULT 4000000
+
+struct stack_slab;
+
+/* Lies in the topmost bytes of its own stack; the task's frames begin below it. */
+struct stack {
+    struct list node;        /* in a pool's hot list, else unused */
+    struct stack_slab *slab;
+    char *low;               /* lowest usable byte, directly above the guard */
+    unsigned index;          /* in its slab */
+    unsigned size_class;
+};
+
+struct stack_pool_class {
+    size_t bytes;             /* usable */
+    struct list hot;          /* free stacks that were used, most recent first */
+    size_t hot_count;
+    struct list slabs;        /* that have untouched or given-back stacks */
+    size_t mapped;            /* stacks */
+    size_t credits;           /* given out */
+};
+
+struct stack_pool {
+    const struct kernel *kernel;
+    struct lock lock;
+    size_t page_bytes;
+    size_t count_max;         /* credits of all classes together */
+    size_t credits;           /* given out, of all classes */
+    size_t caches;            /* workers that keep a cache of their own */
+    bool guard_by_advice;     /* MADV_GUARD_INSTALL holds here */
+    struct list all_slabs;
+    struct stack_pool_class classes[STACK_CLASSES];
+};
+
+/* A worker's own free stacks, hottest last. */
+struct stack_cache {
+    unsigned count[STACK_CLASSES];
+    struct stack *stacks[STACK_CLASSES][STACK_CACHE_MAX];
+};
+
+/* `count_max` 0: what the guards allow. `caches`: how many workers there are. */
+int stack_pool_init(struct stack_pool *pool, const struct kernel *kernel, size_t count_max,
+                    size_t caches);
+void stack_pool_deinit(struct stack_pool *pool); /* all stacks are free */
+
+/* The class whose stacks have at least `bytes` usable, or -1 if none is so large. */
+int stack_class_for(size_t bytes);
+size_t stack_class_bytes(const struct stack_pool *pool, unsigned size_class);
+
+/* Take `count` credits: 0, WEIR_EOVERLOAD at the cap, or -ENOMEM. */
+int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count);
+void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t count);
+
+/* A stack for a holder of a credit: never fails. */
+struct stack *stack_take(struct stack_pool *pool, struct stack_cache *cache, unsigned size_class);
+void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct stack *stack);
+
+/* Give the memory of up to `count_max` long unused stacks back to the system. Returns
+ * how many there were. */
+size_t stack_pool_trim(struct stack_pool *pool, size_t count_max);
+
+/* Return a worker's cached stacks to the pool. */
+void stack_cache_flush(struct stack_pool *pool, struct stack_cache *cache);
+
+/* Top of the usable part (16-byte aligned): where frames begin. */
+static inline char *stack_top(struct stack *stack)
+{
+    return (char *)stack;
+}
+
+/* The usable bytes of the stack. */
+static inline size_t stack_bytes(const struct stack *stack)
+{
+    return (size_t)((const char *)stack - stack->low);
+}
+
+/* Bytes that were ever touched since the stack's memory was last given back. */
+size_t stack_touched_bytes(const struct stack_pool *pool, const struct stack *stack);
+
+/* Whether `address` lies in the guard of `stack`. Safe in a signal handler. */
+bool stack_guard_contains(const struct stack_pool *pool, const struct stack *stack,
+                          const void *address);
+
+#endif

@@ -1,0 +1,201 @@
+/* task.h - what a task is inside.
+ *
+ *            spawn             first run            park / wake
+ *     FREE ───────▶ NEW ───────────────▶ RUNNING ◀────────────▶ PARKED
+ *      ▲             ▲                    │   ▲                   │ wake
+ *      │             │ backoff ends       │   └───── READY ◀──────┘
+ *      │          BACKOFF ◀───────────────┤ failed, supervised
+ *      └─────────── ENDED ◀───────────────┘ returned
+ *            joined, or scope closed
+ *
+ * task_set_state() is the only setter and checks every move against a table.
+ *
+ * Invariants: from its first run to its end a task is touched only on its worker,
+ * except `mail` and what its scope's lock covers (sibling, joiner, result); its
+ * memory is type-stable: a stale handle finds another id, never something else.
+ */
+#ifndef WEIR_RT_TASK_H
+#define WEIR_RT_TASK_H
+
+#include <weir/task.h>
+
+#include "base/atomic.h"
+#include "base/list.h"
+#include "rt/block.h"
+#include "rt/mail.h"
+#include "rt/sanitize.h"
+#include "rt/stack.h"
+
+struct worker;
+struct task;
+
+enum task_state {
+    TASK_FREE,
+    TASK_NEW,
+    TASK_READY,
+    TASK_RUNNING,
+    TASK_PARKED,
+    TASK_BACKOFF,
+    TASK_ENDED,
+    TASK_STATES,
+};
+
+/* A kind of waiting: one constant per suspending call. */
+struct wait_kind {
+    const char *name; /* as the dump says it: "read", "join" */
+    bool takes_work;  /* a stop interrupts it */
+    /* Take the task out of what it waits in. True: done, nothing has moved. False: a
+     * wake-up is already on its way and the wait must be left to it. NULL: this
+     * wait cannot be interrupted. On the task's worker. */
+    bool (*abort)(struct task *task, void *object);
+    /* What it waits for, for the dump; may be NULL. */
+    void (*describe)(const void *object, char *text, size_t bytes);
+};
+
+struct wait {
+    const struct wait_kind *kind;
+    void *object;
+    int64_t since_ns; /* by the worker's clock of that turn */
+};
+
+/* What supervision needs to start a task again. */
+struct restart_record {
+    struct timer timer;
+    struct task *task;
+    int count;             /* restarts in the current window, for the backoff */
+    int total;
+    int64_t last_ns;
+    unsigned char pristine[]; /* the argument as it was given */
+};
+
+/* One value of a task local. Immutable and shared by all tasks that inherited it. */
+struct local;
+
+enum {
+    TASK_ARG_INLINE = 32,
+    TASK_BUDGET = 128, /* suspending calls that need not wait, between two yields */
+};
+
+/* Bits of attention beyond the signals in force. */
+enum { ATTENTION_HOOK = 1 << 7 }; /* the kernel table wants to choose at each suspension */
+
+/* Bits of mail_bits. */
+enum {
+    MAIL_START = 1 << 0,   /* an unstarted task for this worker's queue */
+    MAIL_WAKE = 1 << 1,
+    MAIL_REFRESH = 1 << 2, /* signals have changed */
+    MAIL_RELEASE = 1 << 3, /* ended while mail was under way: free it on delivery */
+    MAIL_BUSY = 1 << 4,    /* being delivered */
+};
+
+struct task {
+    /* What a switch touches. */
+    void *context;         /* saved stack pointer while it does not run */
+    struct task *run_next; /* in a run queue */
+    uint8_t state;
+    uint8_t attention;     /* top->effective, and ATTENTION_HOOK */
+    uint8_t place;
+    bool has_handle;
+    bool ended;            /* covered by the scope's lock, unlike `state` */
+    int budget;
+    int wake_result;
+    struct block *top;
+    struct stack *stack;   /* NULL before the first run */
+    ATOM(struct worker *) home; /* NULL before the first run */
+    struct wait wait;
+    struct sanitize_context sanitize;
+
+    weir_scope *scope;
+    struct list sibling;   /* in scope->children, or scope->ended */
+    struct block base;
+    weir_task_fn fn;
+    void *arg;             /* inline_arg, or allocated (has a copied name behind it) */
+    size_t arg_bytes;
+    unsigned char inline_arg[TASK_ARG_INLINE] __attribute__((aligned(16)));
+    const char *name;
+    ATOM(uint64_t) id;     /* 0 while free */
+    uint8_t size_class;
+    uint8_t target_worker;
+    bool ignored_reported;
+    int ignored;           /* suspending calls that failed since it was cancelled */
+    int result;
+    const char *cancel_why;
+    struct join_wait *joiner;
+    struct restart_record *restart;
+    struct local *locals;
+    char *why;             /* sentence of the last refusal, allocated on first use */
+
+    struct mail mail;
+    ATOM(uint8_t) mail_bits;
+};
+
+/* A task that waits for another one's end; on the waiter's stack. */
+struct join_wait {
+    struct task *waiter;
+    struct task *target; /* NULL once it has ended */
+    weir_scope *scope;   /* of the target */
+    int result;
+};
+
+/* The calling task, or NULL. */
+struct task *task_self(void);
+
+void task_set_state(struct task *task, enum task_state state);
+
+/* Park the running task until task_wake; returns the wake-up's result, or the
+ * error of an interruption. The caller has already registered it with whatever
+ * wakes it, and has called task_enter. */
+int task_park(struct task *self, const struct wait_kind *kind, void *object);
+
+/* Go to the end of the worker's queue; returns when it is run again. */
+void task_yield(struct task *self);
+
+/* Wake a parked task, from any worker: exactly once per park. */
+void task_wake(struct task *task, int result);
+
+/* Tell a task that its signals changed; from any worker, its scope's lock held or
+ * the task otherwise kept alive. Delivered by mail. */
+void task_mail(struct task *task, unsigned bits);
+
+/* What a suspending call is about to do. */
+enum task_entry {
+    ENTER_PLAIN,
+    ENTER_IO,        /* needs a deadline in force, or permission to have none */
+    ENTER_TAKE_WORK, /* likewise, and a stop refuses it */
+};
+
+/* Every suspending call begins with this: 0, or the error with which it fails. */
+int task_enter_slow(struct task *self, enum task_entry entry);
+static inline int task_enter(struct task *self, enum task_entry entry)
+{
+    if (__builtin_expect(self->attention == 0 && entry == ENTER_PLAIN && self->budget > 0, 1)) {
+        self->budget--;
+        return 0;
+    }
+    return task_enter_slow(self, entry);
+}
+
+/* The error that the signals in force mean for a wait; 0 if it may go on. */
+int task_interruption(const struct task *task, bool takes_work);
+
+/* Make a task; the caller has room for it in the scope. WEIR_EOVERLOAD, -ENOMEM. */
+int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spec,
+             bool name_is_constant, struct task **ret_task);
+
+/* The task's function has returned: account for it in its scope. On its worker. */
+void task_end(struct worker *worker, struct task *task);
+
+/* Give the memory of a task that is in no list back. On any worker. */
+void task_release(struct worker *worker, struct task *task);
+
+/* Run the task's function; the entry of every task's stack. */
+void task_main(void *task);
+
+/* Path of a scope for messages: "root/serve/request". */
+void scope_path(const weir_scope *scope, char *text, size_t bytes);
+
+/* Task locals: one more holder of a list of values, and one less. */
+struct local *local_ref(struct local *local);
+void local_unref(struct local *local);
+
+#endif

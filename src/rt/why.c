@@ -1,0 +1,74 @@
+/* why.c - the sentences of refusals, and the end of a program that misuses us. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weir/error.h>
+
+#include "rt/mem.h"
+#include "rt/runtime.h"
+
+enum { WHY_BYTES = 256 };
+
+/* For threads that run no task, and when there is no memory for the task's own. */
+static _Thread_local char thread_why[WHY_BYTES];
+
+static void record(const char *format, va_list arguments)
+{
+    struct task *self = task_self();
+    char *text = thread_why;
+
+    if (self) {
+        if (!self->why) self->why = mem_alloc(WHY_BYTES);
+        if (self->why) text = self->why;
+    }
+    (void)vsnprintf(text, WHY_BYTES, format, arguments);
+}
+
+const char *weir_why(void)
+{
+    struct task *self = task_self();
+    return self && self->why ? self->why : thread_why;
+}
+
+int refuse(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    record(format, arguments);
+    va_end(arguments);
+    return WEIR_EREFUSED;
+}
+
+int refuse_as(int error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    record(format, arguments);
+    va_end(arguments);
+    return error;
+}
+
+void misuse(const char *format, ...)
+{
+    char sentence[512];
+    struct worker *worker = worker_self();
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    (void)vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    length = dprintf(STDERR_FILENO, "weir: %s\n", sentence);
+    (void)length;
+    if (worker) (void)dump_runtime(worker->runtime, STDERR_FILENO);
+    abort();
+}
+
+void spec_copy(void *spec, size_t bytes, const void *given, size_t given_bytes)
+{
+    memset(spec, 0, bytes);
+    if (given) memcpy(spec, given, given_bytes < bytes ? given_bytes : bytes);
+}

@@ -1,0 +1,150 @@
+/* process.c - the inside of a test's process.
+ *
+ * Ways out: the test returns and has left nothing behind (passed), a check fails,
+ * the test skips itself, or it dies. The verdict is left in shared memory, so that
+ * a test which calls exit(0) half way does not look as if it had passed.
+ */
+#include <errno.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+#include "rt/runtime.h"
+
+enum {
+    HANDLER_STACK_BYTES = 256 * 1024,
+    HANDLER_FRAMES_MAX = 64,
+};
+
+int process_workers_default = 2;
+
+static struct test_report *report;
+static pid_t process_id; /* of the test: a process that it forked has no verdict */
+static const struct test *running;
+static char note[160];
+
+int test_workers(void)
+{
+    if (running != NULL && running->options.workers > 0) return running->options.workers;
+    return process_workers_default;
+}
+
+void test_note(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(note, sizeof note, format, arguments);
+    va_end(arguments);
+}
+
+const char *process_note(void)
+{
+    return note;
+}
+
+static void say(const char *sentence)
+{
+    /* A failed write to our own capture file has nobody to be reported to. */
+    if (write(STDERR_FILENO, sentence, strlen(sentence)) < 0) return;
+}
+
+void process_end(enum test_state state, const char *message)
+{
+    if (getpid() == process_id && report->state == TEST_STARTED) {
+        snprintf(report->message, sizeof report->message, "%s", message);
+        report->state = state;
+    }
+    fflush(stdout);
+    say(state == TEST_SKIPPED ? "skipped: " : "");
+    say(message);
+    if (note[0] != '\0') {
+        say("\n    during   ");
+        say(note);
+    }
+    say("\n");
+    /* Not exit: other threads are still running. */
+    _exit(state == TEST_SKIPPED ? EXIT_SKIPPED : EXIT_FAILED);
+}
+
+/* The runner asks a hung test what it is doing: first for the dump of its tasks,
+ * and if nothing came of it, for the backtrace of the main thread. */
+static void on_hung(int signal)
+{
+    static volatile sig_atomic_t asked;
+    void *frames[HANDLER_FRAMES_MAX];
+    int saved_errno = errno;
+
+    (void)signal;
+    if (asked++ == 0) {
+        if (note[0] != '\0') {
+            say("hung during ");
+            say(note);
+            say("\n");
+        }
+        runtime_request_dump(STDERR_FILENO);
+    } else {
+        say("the thread that got the signal is at\n");
+        backtrace_symbols_fd(frames, backtrace(frames, HANDLER_FRAMES_MAX), STDERR_FILENO);
+    }
+    errno = saved_errno;
+}
+
+static void install_handler(void)
+{
+    static char stack[HANDLER_STACK_BYTES];
+    struct sigaction action = {.sa_handler = on_hung, .sa_flags = SA_ONSTACK | SA_RESTART};
+    stack_t current;
+
+    /* A task's stack may be too small for a backtrace. */
+    if (sigaltstack(NULL, &current) == 0 && (current.ss_flags & SS_DISABLE))
+        sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+static void *thread_nothing(void *arg)
+{
+    return arg;
+}
+
+/* What libraries keep from their first use on is not the test's leak. */
+static void use_once(void)
+{
+    pthread_t thread;
+
+    frames_prepare();
+    /* ThreadSanitizer starts a thread of its own with the first one. */
+    if (WEIR_TSAN && pthread_create(&thread, NULL, thread_nothing, NULL) == 0)
+        pthread_join(thread, NULL);
+}
+
+void process_run(const struct test *test, struct test_report *keep_report)
+{
+    const char *mask = getenv("WEIR_TEST_MASK");
+    static struct leak_mark mark;
+
+    report = keep_report;
+    process_id = getpid();
+    running = test;
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    install_handler();
+    use_once();
+    memory_install();
+    if (mask != NULL && mask[0] != '\0') test_mask_features(mask);
+    leaks_mark(&mark);
+
+    test->fn();
+
+    test_note("%s", "");
+    test_fail_alloc_at(0);
+    if (!leaks_check(&mark)) process_end(TEST_FAILED, "the test has left something behind");
+    report->state = TEST_PASSED;
+    /* With the exit handlers: LeakSanitizer and coverage are among them. */
+    exit(EXIT_PASSED);
+}

@@ -1,0 +1,705 @@
+/* kernel_test.c - the table of rt/kernel.h on a real kernel, with the epoll queue. */
+#include "rt/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "harness/test.h"
+#include "rt/kernel_real.h"
+
+#define MS INT64_C(1000000)
+#define SECOND (1000 * MS)
+
+static const struct kernel *const k = &kernel_epoll;
+
+static struct kernel_queue *open_queue(void)
+{
+    struct kernel_queue *queue;
+
+    CHECK_INT(k->queue_open(k, &queue), ==, 0);
+    return queue;
+}
+
+/* Wait for one event of `tag`, and return its readiness. */
+static uint32_t wait_one(struct kernel_queue *queue, uint64_t tag)
+{
+    struct kernel_event events[8];
+
+    CHECK_INT(k->queue_wait(queue, 5 * SECOND, events, 8), ==, 1);
+    CHECK_INT(events[0].tag, ==, tag);
+    return events[0].ready;
+}
+
+static int look(struct kernel_queue *queue)
+{
+    struct kernel_event events[8];
+
+    return k->queue_wait(queue, 0, events, 8);
+}
+
+static bool readable(int fd, int timeout_ms)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+
+    return poll(&poller, 1, timeout_ms) == 1;
+}
+
+static void close_pair(const int fds[2])
+{
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+}
+
+/* ---- Which table ---- */
+
+TEST(kernel_select_knows_its_backends_and_an_override_wins)
+{
+    struct kernel other = kernel_epoll;
+
+    kernel_override(NULL);
+    CHECK(kernel_select(NULL) == &kernel_epoll);
+    CHECK(kernel_select("epoll") == &kernel_epoll);
+    CHECK(kernel_select("kqueue") == NULL);
+    CHECK(kernel_current() == &kernel_epoll);
+    kernel_override(&other);
+    CHECK(kernel_select(NULL) == &other);
+    CHECK(kernel_select("epoll") == &other);
+    CHECK(kernel_select("kqueue") == &other);
+    CHECK(kernel_current() == &other);
+    kernel_override(NULL);
+    CHECK(kernel_current() == &kernel_epoll);
+}
+
+TEST(kernel_epoll_table_is_complete)
+{
+    const char *const *name = &kernel_epoll.name;
+    void (*const *members)(void) = (void (*const *)(void))(const void *)&kernel_epoll.now_ns;
+    size_t count = (sizeof kernel_epoll - offsetof(struct kernel, now_ns)) / sizeof *members;
+
+    CHECK_STR(*name, "epoll");
+    for (size_t i = 0; i < count; i++)
+        CHECK(members[i] != NULL || &members[i] == (const void *)&kernel_epoll.choose);
+}
+
+/* ---- Time and chance ---- */
+
+TEST(kernel_clock_never_goes_back)
+{
+    int64_t last_ns = k->now_ns(k);
+
+    CHECK_INT(last_ns, >, 0);
+    for (int i = 0; i < 10000; i++) {
+        int64_t now_ns = k->now_ns(k);
+
+        CHECK_INT(now_ns, >=, last_ns);
+        last_ns = now_ns;
+    }
+}
+
+TEST(kernel_random_fills_everything)
+{
+    unsigned char data[1000];
+    int seen[1000] = {0};
+    int missing = 0;
+
+    /* A byte that is never written stays 0 in all rounds. */
+    for (int round = 0; round < 8; round++) {
+        memset(data, 0, sizeof data);
+        k->random(k, data, sizeof data);
+        for (size_t i = 0; i < sizeof data; i++) seen[i] |= data[i];
+    }
+    for (size_t i = 0; i < sizeof data; i++) missing += seen[i] == 0;
+    CHECK_INT(missing, ==, 0);
+}
+
+/* ---- The queue ---- */
+
+TEST(queue_reports_readiness_as_it_arises_and_only_then)
+{
+    struct kernel_queue *queue = open_queue();
+    int fds[2];
+
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[0], 7), ==, 0);
+    CHECK_INT(wait_one(queue, 7), ==, READY_OUT);
+    CHECK_INT(look(queue), ==, 0);
+    CHECK_INT(k->send(k, fds[1], "a", 1, 0), ==, 1);
+    CHECK_INT(wait_one(queue, 7) & READY_IN, ==, READY_IN);
+    /* Nothing was read, but nothing is new either. */
+    CHECK_INT(look(queue), ==, 0);
+    CHECK_INT(k->send(k, fds[1], "b", 1, 0), ==, 1);
+    CHECK_INT(wait_one(queue, 7) & READY_IN, ==, READY_IN);
+    close_pair(fds);
+    k->queue_close(queue);
+}
+
+TEST(queue_reports_room_after_a_full_socket_was_drained)
+{
+    struct kernel_queue *queue = open_queue();
+    static char data[65536];
+    ssize_t n;
+    int fds[2];
+
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, 0);
+    CHECK_INT(wait_one(queue, 1), ==, READY_OUT);
+    do n = k->send(k, fds[0], data, sizeof data, 0);
+    while (n > 0);
+    CHECK_INT(n, ==, -EAGAIN);
+    CHECK_INT(look(queue), ==, 0);
+    do n = k->recv(k, fds[1], data, sizeof data, 0);
+    while (n > 0);
+    CHECK_INT(n, ==, -EAGAIN);
+    CHECK_INT(wait_one(queue, 1), ==, READY_OUT);
+    close_pair(fds);
+    k->queue_close(queue);
+}
+
+TEST(queue_reports_a_half_close_as_input_and_a_hang_up_as_both)
+{
+    struct kernel_queue *queue = open_queue();
+    char byte;
+    int fds[2];
+
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, 0);
+    CHECK_INT(wait_one(queue, 1), ==, READY_OUT);
+    CHECK_INT(k->shutdown(k, fds[1], SHUT_WR), ==, 0);
+    CHECK_INT(wait_one(queue, 1) & READY_IN, ==, READY_IN);
+    CHECK_INT(k->recv(k, fds[0], &byte, 1, 0), ==, 0);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+    CHECK_INT(wait_one(queue, 1), ==, READY_IN | READY_OUT);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    k->queue_close(queue);
+}
+
+TEST(queue_reports_the_lost_reader_of_a_pipe_as_output)
+{
+    struct kernel_queue *queue = open_queue();
+    int fds[2];
+
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[1], 3), ==, 0);
+    CHECK_INT(wait_one(queue, 3), ==, READY_OUT);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    CHECK_INT(wait_one(queue, 3) & READY_OUT, ==, READY_OUT);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+    k->queue_close(queue);
+}
+
+TEST(queue_says_nothing_after_unwatch)
+{
+    struct kernel_queue *queue = open_queue();
+    int fds[2];
+
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, -EEXIST);
+    k->queue_unwatch(queue, fds[0]);
+    k->queue_unwatch(queue, fds[0]); /* harmless */
+    CHECK_INT(k->send(k, fds[1], "a", 1, 0), ==, 1);
+    CHECK_INT(look(queue), ==, 0);
+    close_pair(fds);
+    k->queue_close(queue);
+}
+
+TEST(queue_cannot_watch_a_regular_file)
+{
+    struct kernel_queue *queue = open_queue();
+    char path[] = "/tmp/weir-kernel-XXXXXX";
+    int fd = mkostemp(path, O_CLOEXEC);
+
+    CHECK_INT(fd, >=, 0);
+    CHECK_INT(k->queue_watch(queue, fd, 1), ==, -EPERM);
+    CHECK_INT(k->queue_watch(queue, -1, 1), ==, -EBADF);
+    CHECK_INT(k->unlink(k, path), ==, 0);
+    CHECK_INT(k->close(k, fd), ==, 0);
+    k->queue_close(queue);
+}
+
+TEST(queue_gives_no_more_events_than_asked_for_and_keeps_the_rest)
+{
+    enum { PAIRS = 300 };
+    struct kernel_queue *queue = open_queue();
+    struct kernel_event events[PAIRS];
+    static int fds[PAIRS][2];
+    bool seen[PAIRS] = {false};
+    int count = 0;
+
+    for (int i = 0; i < PAIRS; i++) {
+        CHECK_INT(k->pipe(k, fds[i]), ==, 0);
+        CHECK_INT(k->queue_watch(queue, fds[i][1], (uint64_t)i + 1), ==, 0);
+    }
+    CHECK_INT(k->queue_wait(queue, 0, events, 1), ==, 1);
+    seen[events[0].tag - 1] = true;
+    for (int n; (n = k->queue_wait(queue, 0, events, PAIRS)) > 0;)
+        for (int i = 0; i < n; i++) seen[events[i].tag - 1] = true;
+    for (int i = 0; i < PAIRS; i++) {
+        count += seen[i];
+        close_pair(fds[i]);
+    }
+    CHECK_INT(count, ==, PAIRS);
+    k->queue_close(queue);
+}
+
+static void check_wait_is_not_short(int64_t timeout_ns)
+{
+    struct kernel_queue *queue = open_queue();
+    struct kernel_event event;
+    int64_t began_ns = k->now_ns(k);
+
+    CHECK_INT(k->queue_wait(queue, timeout_ns, &event, 1), ==, 0);
+    CHECK_INT(k->now_ns(k) - began_ns, >=, timeout_ns);
+    k->queue_close(queue);
+}
+
+TEST(queue_waits_as_long_as_told)
+{
+    check_wait_is_not_short(300 * 1000); /* less than a millisecond */
+    check_wait_is_not_short(5 * MS);
+}
+
+TEST(queue_waits_as_long_as_told_on_an_older_kernel)
+{
+    kernel_epoll_mask_pwait2(true);
+    check_wait_is_not_short(300 * 1000);
+    check_wait_is_not_short(5 * MS);
+}
+
+TEST(queue_wake_ends_the_next_wait_once)
+{
+    struct kernel_queue *queue = open_queue();
+    struct kernel_event event;
+    int64_t began_ns = k->now_ns(k);
+
+    for (int round = 0; round < 3; round++) {
+        k->queue_wake(queue);
+        k->queue_wake(queue);
+        CHECK_INT(k->queue_wait(queue, 10 * SECOND, &event, 1), ==, 0);
+        CHECK(!readable(k->queue_fd(queue), 0));
+    }
+    CHECK_INT(k->now_ns(k) - began_ns, <, 10 * SECOND);
+    k->queue_close(queue);
+}
+
+struct waker {
+    struct kernel_queue *queue;
+    ATOM(int) rounds;
+};
+
+static void *wake_on_every_round(void *arg)
+{
+    struct waker *waker = arg;
+
+    for (int i = 1; i <= 1000; i++) {
+        while (atom_load_acquire(&waker->rounds) < i) atom_pause();
+        k->queue_wake(waker->queue);
+    }
+    return NULL;
+}
+
+TEST(queue_wake_from_another_thread_is_never_lost)
+{
+    struct waker waker = {.queue = open_queue()};
+    struct kernel_event event;
+    int64_t began_ns = k->now_ns(k);
+    pthread_t thread;
+
+    CHECK_INT(k->thread_start(k, &thread, wake_on_every_round, &waker), ==, 0);
+    for (int i = 1; i <= 1000; i++) {
+        atom_store_release(&waker.rounds, i);
+        /* A lost one would show as a wait of a whole minute. */
+        CHECK_INT(k->queue_wait(waker.queue, 60 * SECOND, &event, 1), ==, 0);
+    }
+    CHECK_INT(k->now_ns(k) - began_ns, <, 60 * SECOND);
+    CHECK_INT(k->thread_join(k, thread), ==, 0);
+    k->queue_close(waker.queue);
+}
+
+static void on_signal(int signal)
+{
+    (void)signal;
+}
+
+struct interrupter {
+    pthread_t target;
+    ATOM(bool) done;
+};
+
+static void *interrupt_until_done(void *arg)
+{
+    struct interrupter *interrupter = arg;
+
+    /* One signal could come just before the wait: go on until it has ended. */
+    while (!atom_load_acquire(&interrupter->done)) {
+        pthread_kill(interrupter->target, SIGUSR2);
+        (void)poll(NULL, 0, 1);
+    }
+    return NULL;
+}
+
+TEST(queue_wait_cut_short_by_a_signal_reports_nothing)
+{
+    struct interrupter interrupter = {.target = pthread_self()};
+    struct sigaction action = {.sa_handler = on_signal};
+    struct kernel_queue *queue = open_queue();
+    struct kernel_event event;
+    int64_t began_ns = k->now_ns(k);
+    pthread_t thread;
+
+    CHECK_INT(sigaction(SIGUSR2, &action, NULL), ==, 0);
+    CHECK_INT(k->thread_start(k, &thread, interrupt_until_done, &interrupter), ==, 0);
+    CHECK_INT(k->queue_wait(queue, 60 * SECOND, &event, 1), ==, 0);
+    atom_store_release(&interrupter.done, true);
+    CHECK_INT(k->now_ns(k) - began_ns, <, 60 * SECOND);
+    CHECK_INT(k->thread_join(k, thread), ==, 0);
+    k->queue_close(queue);
+}
+
+TEST(queue_that_cannot_be_opened_leaves_nothing_open)
+{
+    struct rlimit limit;
+    struct kernel_queue *queue;
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    CHECK_INT(lowest, >=, 0);
+    CHECK_INT(close(lowest), ==, 0);
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), ==, 0);
+    /* Room for no descriptor, then for the first of two. */
+    for (int room = 0; room < 2; room++) {
+        struct rlimit tight = {(rlim_t)(lowest + room), limit.rlim_max};
+
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &tight), ==, 0);
+        CHECK_INT(k->queue_open(k, &queue), ==, -EMFILE);
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), ==, 0);
+    }
+    test_fail_alloc_at(1);
+    CHECK_INT(k->queue_open(k, &queue), ==, -ENOMEM);
+}
+
+/* ---- Embedding ---- */
+
+TEST(queue_descriptor_is_readable_when_there_is_an_event)
+{
+    struct kernel_queue *queue = open_queue();
+    int fds[2];
+
+    CHECK(!readable(k->queue_fd(queue), 0));
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, 0);
+    CHECK(!readable(k->queue_fd(queue), 0));
+    CHECK_INT(k->write(k, fds[1], "a", 1), ==, 1);
+    CHECK(readable(k->queue_fd(queue), 0));
+    CHECK_INT(wait_one(queue, 1), ==, READY_IN);
+    CHECK(!readable(k->queue_fd(queue), 0));
+    close_pair(fds);
+    k->queue_close(queue);
+}
+
+TEST(queue_descriptor_is_readable_when_the_time_has_come)
+{
+    struct kernel_queue *queue = open_queue();
+    int fd = k->queue_fd(queue);
+    int64_t at_ns = k->now_ns(k) + 20 * MS;
+
+    CHECK_INT(k->queue_arm(queue, INT64_MAX), ==, 0);
+    CHECK(!readable(fd, 0));
+    CHECK_INT(k->queue_arm(queue, at_ns), ==, 0);
+    CHECK_INT(k->queue_arm(queue, at_ns), ==, 0);
+    CHECK(readable(fd, 10000));
+    CHECK_INT(k->now_ns(k), >=, at_ns);
+    CHECK_INT(look(queue), ==, 0);
+    CHECK(!readable(fd, 0));
+    /* The same time again: it has passed, and there is still something to do. */
+    for (int round = 0; round < 3; round++) {
+        CHECK_INT(k->queue_arm(queue, at_ns), ==, 0);
+        CHECK(readable(fd, 10000));
+        CHECK_INT(look(queue), ==, 0);
+        CHECK(!readable(fd, 0));
+    }
+    k->queue_close(queue);
+}
+
+TEST(queue_timer_in_the_past_fires_and_is_taken_back)
+{
+    struct kernel_queue *queue = open_queue();
+    int fd = k->queue_fd(queue);
+    const int64_t past_ns[] = {INT64_MIN, -1, 0, 1};
+
+    for (size_t i = 0; i < sizeof past_ns / sizeof *past_ns; i++) {
+        CHECK_INT(k->queue_arm(queue, past_ns[i]), ==, 0);
+        CHECK(readable(fd, 10000));
+        CHECK_INT(k->queue_arm(queue, INT64_MAX), ==, 0);
+        CHECK(!readable(fd, 0));
+    }
+    k->queue_close(queue);
+}
+
+TEST(queue_wake_does_not_lose_the_timer)
+{
+    struct kernel_queue *queue = open_queue();
+    int fd = k->queue_fd(queue);
+    int64_t at_ns = k->now_ns(k) + 50 * MS;
+
+    CHECK_INT(k->queue_arm(queue, at_ns), ==, 0);
+    k->queue_wake(queue);
+    CHECK(readable(fd, 0));
+    CHECK_INT(look(queue), ==, 0);
+    CHECK_INT(k->queue_arm(queue, at_ns), ==, 0);
+    CHECK(readable(fd, 10000));
+    CHECK_INT(k->now_ns(k), >=, at_ns);
+    /* And after another wake-up, a timer that is taken back stays away. */
+    CHECK_INT(k->queue_arm(queue, k->now_ns(k) + 3600 * SECOND), ==, 0);
+    k->queue_wake(queue);
+    CHECK_INT(look(queue), ==, 0);
+    CHECK_INT(k->queue_arm(queue, INT64_MAX), ==, 0);
+    CHECK(!readable(fd, 0));
+    k->queue_close(queue);
+}
+
+/* ---- Pipes and sockets ---- */
+
+TEST(pipe_without_a_reader_gives_epipe_and_no_signal)
+{
+    struct iovec part = {.iov_base = (char[]){"x"}, .iov_len = 1};
+    sigset_t pending, mask;
+    int fds[2];
+
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(k->write(k, fds[1], "x", 1), ==, -EPIPE);
+        CHECK_INT(k->writev(k, fds[1], &part, 1), ==, -EPIPE);
+    }
+    CHECK_INT(sigpending(&pending), ==, 0);
+    CHECK_INT(sigismember(&pending, SIGPIPE), ==, 0);
+    CHECK_INT(pthread_sigmask(SIG_SETMASK, NULL, &mask), ==, 0);
+    CHECK_INT(sigismember(&mask, SIGPIPE), ==, 0);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+}
+
+TEST(pipe_write_leaves_a_blocked_signal_as_it_was)
+{
+    const struct timespec at_once = {0, 0};
+    sigset_t set, pending;
+    int fds[2];
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    CHECK_INT(pthread_sigmask(SIG_BLOCK, &set, NULL), ==, 0);
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    /* Not pending before: not pending after. */
+    CHECK_INT(k->write(k, fds[1], "x", 1), ==, -EPIPE);
+    CHECK_INT(sigpending(&pending), ==, 0);
+    CHECK_INT(sigismember(&pending, SIGPIPE), ==, 0);
+    /* Somebody else's stays. */
+    CHECK_INT(pthread_kill(pthread_self(), SIGPIPE), ==, 0);
+    CHECK_INT(k->write(k, fds[1], "x", 1), ==, -EPIPE);
+    CHECK_INT(sigtimedwait(&set, NULL, &at_once), ==, SIGPIPE);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+}
+
+TEST(socket_without_a_peer_gives_epipe_and_no_signal)
+{
+    struct iovec part = {.iov_base = (char[]){"x"}, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    int fds[2];
+
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    CHECK_INT(k->send(k, fds[1], "x", 1, 0), ==, -EPIPE);
+    CHECK_INT(k->sendmsg(k, fds[1], &message, 0), ==, -EPIPE);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+}
+
+static void check_flags(int fd)
+{
+    CHECK_INT(fcntl(fd, F_GETFD) & FD_CLOEXEC, ==, FD_CLOEXEC);
+    CHECK_INT(fcntl(fd, F_GETFL) & O_NONBLOCK, ==, O_NONBLOCK);
+}
+
+TEST(sockets_and_pipes_are_non_blocking_and_close_on_exec)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    struct sockaddr *generic = (struct sockaddr *)&address;
+    struct pollfd poller = {.events = POLLIN};
+    int listener, client, server, r;
+    int fds[2];
+
+    listener = k->socket(k, AF_INET, SOCK_STREAM, 0);
+    check_flags(listener);
+    CHECK_INT(k->accept(k, listener), ==, -EINVAL);
+    CHECK_INT(k->bind(k, listener, generic, bytes), ==, 0);
+    CHECK_INT(k->listen(k, listener, 8), ==, 0);
+    CHECK_INT(k->getsockname(k, listener, generic, &bytes), ==, 0);
+    CHECK_INT(k->accept(k, listener), ==, -EAGAIN);
+    client = k->socket(k, AF_INET, SOCK_STREAM, 0);
+    r = k->connect(k, client, generic, bytes);
+    CHECK(r == 0 || r == -EINPROGRESS);
+    poller.fd = listener;
+    CHECK_INT(poll(&poller, 1, 10000), ==, 1);
+    server = k->accept(k, listener);
+    check_flags(server);
+    close_pair((int[2]){client, server});
+    CHECK_INT(k->close(k, listener), ==, 0);
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    check_flags(fds[0]);
+    check_flags(fds[1]);
+    close_pair(fds);
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_DGRAM, fds), ==, 0);
+    check_flags(fds[0]);
+    check_flags(fds[1]);
+    close_pair(fds);
+}
+
+TEST(set_nonblocking_changes_nothing_else)
+{
+    int fds[2];
+
+    CHECK_INT(pipe(fds), ==, 0);
+    CHECK_INT(k->set_nonblocking(k, fds[0]), ==, 0);
+    CHECK_INT(k->set_nonblocking(k, fds[0]), ==, 0);
+    CHECK_INT(fcntl(fds[0], F_GETFL), ==, O_RDONLY | O_NONBLOCK);
+    CHECK_INT(fcntl(fds[0], F_GETFD), ==, 0);
+    close_pair(fds);
+    CHECK_INT(k->set_nonblocking(k, fds[0]), ==, -EBADF);
+}
+
+TEST(errors_are_returned_not_left_in_errno)
+{
+    char byte;
+
+    CHECK_INT(k->read(k, -1, &byte, 1), ==, -EBADF);
+    CHECK_INT(k->write(k, -1, &byte, 1), ==, -EBADF);
+    CHECK_INT(k->close(k, -1), ==, -EBADF);
+    CHECK_INT(k->open(k, "/nonexistent/file", O_RDONLY, 0), ==, -ENOENT);
+    CHECK_INT(k->shutdown(k, -1, SHUT_WR), ==, -EBADF);
+    CHECK(k->map(k, SIZE_MAX / 2) == NULL);
+}
+
+/* ---- Mappings and threads ---- */
+
+TEST(mappings_are_zeroed_and_protectable)
+{
+    const size_t bytes = 1 << 20;
+    char *memory = k->map(k, bytes);
+    int fds[2];
+
+    CHECK(memory != NULL);
+    CHECK_INT(memory[0] | memory[bytes - 1], ==, 0);
+    memory[0] = 'x';
+    CHECK_INT(k->protect(k, memory, 4096, PROT_NONE), ==, 0);
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    CHECK_INT(k->write(k, fds[1], memory, 1), ==, -EFAULT);
+    CHECK_INT(k->protect(k, memory, 4096, PROT_READ | PROT_WRITE), ==, 0);
+    CHECK_INT(k->advise(k, memory, bytes, MADV_DONTNEED), ==, 0);
+    CHECK_INT(memory[0], ==, 0);
+    CHECK_INT(k->advise(k, memory, bytes, 9999), ==, -EINVAL);
+    close_pair(fds);
+    k->unmap(k, memory, bytes);
+}
+
+static void *thread_mask(void *arg)
+{
+    CHECK_INT(pthread_sigmask(SIG_SETMASK, NULL, arg), ==, 0);
+    return NULL;
+}
+
+TEST(threads_start_with_the_signal_mask_of_their_maker)
+{
+    sigset_t set, seen;
+    pthread_t thread;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGWINCH);
+    CHECK_INT(pthread_sigmask(SIG_SETMASK, &set, NULL), ==, 0);
+    sigemptyset(&seen);
+    CHECK_INT(k->thread_start(k, &thread, thread_mask, &seen), ==, 0);
+    CHECK_INT(k->thread_join(k, thread), ==, 0);
+    CHECK_INT(sigismember(&seen, SIGWINCH), ==, 1);
+    CHECK_INT(sigismember(&seen, SIGTERM), ==, 0);
+    CHECK_INT(sigismember(&seen, SIGPIPE), ==, 0);
+}
+
+/* ---- Files and names ---- */
+
+struct names {
+    int count;
+    int stop_at;
+    char seen[8][32];
+};
+
+static int keep_name(void *arg, const char *name)
+{
+    struct names *names = arg;
+
+    CHECK_INT(names->count, <, 8);
+    snprintf(names->seen[names->count++], sizeof names->seen[0], "%s", name);
+    return names->count == names->stop_at ? -ECANCELED : names->count;
+}
+
+TEST(files_can_be_written_read_listed_and_removed)
+{
+    char directory[] = "/tmp/weir-kernel-XXXXXX";
+    char path[64], other[64], inner[64];
+    char data[8] = "";
+    struct names names = {0};
+    struct stat status;
+    int fd;
+
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(path, sizeof path, "%s/a", directory);
+    snprintf(other, sizeof other, "%s/b", directory);
+    snprintf(inner, sizeof inner, "%s/c", directory);
+    fd = k->open(k, path, O_RDWR | O_CREAT, 0600);
+    CHECK_INT(fcntl(fd, F_GETFD), ==, FD_CLOEXEC);
+    CHECK_INT(k->pwrite(k, fd, "hello", 5, 3), ==, 5);
+    CHECK_INT(k->pread(k, fd, data, sizeof data, 3), ==, 5);
+    CHECK_STR(data, "hello");
+    CHECK_INT(k->fsync(k, fd, true), ==, 0);
+    CHECK_INT(k->fsync(k, fd, false), ==, 0);
+    CHECK_INT(k->fstat(k, fd, &status), ==, 0);
+    CHECK_INT(status.st_size, ==, 8);
+    CHECK_INT(k->close(k, fd), ==, 0);
+    CHECK_INT(k->rename(k, path, other), ==, 0);
+    CHECK_INT(k->stat(k, path, &status), ==, -ENOENT);
+    CHECK_INT(k->stat(k, other, &status), ==, 0);
+    CHECK_INT(k->mkdir(k, inner, 0700), ==, 0);
+    CHECK_INT(k->mkdir(k, inner, 0700), ==, -EEXIST);
+    CHECK_INT(k->list_directory(k, directory, keep_name, &names), ==, 0);
+    CHECK_INT(names.count, ==, 2);
+    names = (struct names){.stop_at = 1};
+    CHECK_INT(k->list_directory(k, directory, keep_name, &names), ==, -ECANCELED);
+    CHECK_INT(names.count, ==, 1);
+    CHECK_INT(k->list_directory(k, other, keep_name, &names), ==, -ENOTDIR);
+    CHECK_INT(k->unlink(k, other), ==, 0);
+    CHECK_INT(rmdir(inner), ==, 0);
+    CHECK_INT(rmdir(directory), ==, 0);
+}
+
+TEST(name_look_up_gives_addresses_or_a_positive_reason)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+
+    CHECK_INT(k->getaddrinfo(k, "127.0.0.1", "80", &hints, &list), ==, 0);
+    CHECK_INT(list->ai_family, ==, AF_INET);
+    k->freeaddrinfo(k, list);
+    k->freeaddrinfo(k, NULL);
+    CHECK_INT(k->getaddrinfo(k, "no number", "80", &hints, &list), ==, -EAI_NONAME);
+    CHECK_INT(-EAI_NONAME, >, 0);
+}
