@@ -9,7 +9,7 @@
  *
  * Cancel: reads and stat: nothing moved. Writes, syncs, renames, opens: outcome
  * unknown, if the call was running (an orphaned open closes its descriptor).
- * Threads: any task. Every call is refused without a deadline in force.
+ * Threads: any task. Every call but close is refused without a deadline in force.
  */
 #ifndef WEIR_FILE_H
 #define WEIR_FILE_H
@@ -31,8 +31,10 @@ typedef struct weir_file weir_file;
 WEIR_SUSPENDS int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_file);
 
 /* weir_file_close - closes in the executor, so that a slow close does not hold the
- * worker. Takes NULL. Is not cut short: the descriptor is always closed. Returns
- * close's error (-EIO, -ENOSPC), which is the last word about written data. */
+ * worker (here, if the executor is full). Takes NULL. Is not cut short, and needs no
+ * deadline: the descriptor is always closed. Returns close's error (-EIO, -ENOSPC),
+ * which is the last word about written data, or -EINPROGRESS if a call on the file is
+ * still running (an orphan): then the descriptor is closed when that has ended. */
 WEIR_SUSPENDS int weir_file_close(weir_file *take_file);
 
 /* weir_file_read - up to `bytes` (at most WEIR_FILE_IO_BYTES_MAX a call) at
@@ -57,11 +59,11 @@ WEIR_SUSPENDS int weir_path_mkdir(const char *path, mode_t mode);
 /* A directory listing: entries sorted by name, without "." and "..". */
 typedef struct weir_listing weir_listing;
 
-/* weir_path_list - list a directory, at most `entries_max` entries: more is
- * -EOVERFLOW. Free the listing with weir_listing_free. */
+/* weir_path_list - list a directory, at most `entries_max` entries (must be said):
+ * more is -EOVERFLOW. Free the listing with weir_listing_free. Cancel: nothing moved. */
 WEIR_SUSPENDS int weir_path_list(const char *path, size_t entries_max, weir_listing **ret_listing);
 
-/* weir_listing_count / weir_listing_name - what was found. */
+/* weir_listing_count / weir_listing_name - what was found; NULL beyond the end. */
 WEIR_API size_t weir_listing_count(const weir_listing *listing);
 WEIR_API const char *weir_listing_name(const weir_listing *listing, size_t index);
 /* weir_listing_free - takes NULL. */

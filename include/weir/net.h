@@ -6,8 +6,12 @@
  * kernel says "not yet".
  *
  * Addresses are text: "tcp:127.0.0.1:8080", "tcp:[::1]:0", "unix:/run/x.sock",
- * "unix:@abstract", "udp:127.0.0.1:53". Hosts are numeric; names are looked up
- * with weir_resolve.
+ * "unix:@abstract", "udp:127.0.0.1:53". Hosts are numeric (a zone of IPv6 too:
+ * "tcp:[fe80::1%2]:80"); names are looked up with weir_resolve.
+ *
+ * TCP connections have TCP_NODELAY set: what is written is sent, so small pieces
+ * are better gathered (weir_conn_writev). Descriptors passed over a unix socket
+ * are not received, and are closed by the kernel.
  *
  * Invariants: at most one task reads and one writes a connection at a time (a
  * second gets WEIR_EINUSE); after WEIR_ECANCELED or WEIR_ETIMEDOUT the connection
@@ -46,13 +50,16 @@ typedef struct weir_address {
  * weir_why. Never suspends. Any thread. */
 WEIR_API WEIR_MUST_USE int weir_address_parse(const char *text, weir_address *ret_address);
 
-/* weir_address_format - address to text, always terminated; returns its length. */
+/* weir_address_format - address to text, cut to fit, always terminated; returns the
+ * length of what was written. WEIR_ADDRESS_TEXT_MAX is enough for any. A unix socket
+ * without a name is "unix:"; control characters in a name are shown as '?'. */
 WEIR_API size_t weir_address_format(const weir_address *address, char *text, size_t text_bytes);
 
 /* weir_resolve - look `host` up (getaddrinfo, in the bounded name executor) and
- * give up to `count_max` addresses with `port`. Returns how many.
+ * give up to `count_max` addresses (never more than 64) with `port`, for WEIR_TCP or
+ * WEIR_UDP. Returns how many, at least one. A numeric host is not looked up.
  * Cancel: nothing moved; a look-up that is running becomes an orphan.
- * Errors: WEIR_ENONAME, WEIR_ENAMESERVER, WEIR_EOVERLOAD (queue full). */
+ * Errors: WEIR_ENONAME, WEIR_ENAMESERVER, WEIR_EOVERLOAD (queue full), -ENOMEM. */
 WEIR_SUSPENDS int weir_resolve(const char *host, uint16_t port, enum weir_transport transport,
                                weir_address *addresses, int count_max);
 
@@ -70,7 +77,8 @@ WEIR_SUSPENDS int weir_connect_to(const weir_address *address, weir_conn **ret_c
 
 /* weir_conn_from_fd - adopt a socket, pipe or other pollable descriptor; it is
  * made non-blocking. Errors: -EPERM for descriptors that cannot be polled (regular
- * files). Never suspends. */
+ * files), -EEXIST for one that a connection of this worker has already. Never
+ * suspends. */
 WEIR_API WEIR_MUST_USE int weir_conn_from_fd(int take_fd, weir_conn **ret_conn);
 
 /* weir_pipe - a pipe; the ends are connections. weir_socketpair - two connected
@@ -78,13 +86,15 @@ WEIR_API WEIR_MUST_USE int weir_conn_from_fd(int take_fd, weir_conn **ret_conn);
 WEIR_API WEIR_MUST_USE int weir_pipe(weir_conn **ret_reader, weir_conn **ret_writer);
 WEIR_API WEIR_MUST_USE int weir_socketpair(weir_conn **ret_a, weir_conn **ret_b);
 
-/* weir_conn_read - at least one byte, at most `bytes`; 0 at the end of the stream.
+/* weir_conn_read - at least one byte, at most `bytes`; 0 at the end of the stream
+ * (or if `bytes` is 0). weir_conn_readv - into several parts, at most IOV_MAX.
  * Cancel: nothing moved. Errors: the kernel's (-ECONNRESET), WEIR_EINUSE. */
 WEIR_SUSPENDS ssize_t weir_conn_read(weir_conn *conn, void *data, size_t bytes);
 WEIR_SUSPENDS ssize_t weir_conn_readv(weir_conn *conn, const struct iovec *parts, int parts_count);
 
 /* weir_conn_write - at least one byte, at most `bytes` (0 if `bytes` is 0).
- * Cancel: nothing moved. Errors: the kernel's (-EPIPE, -ECONNRESET; no signal). */
+ * Cancel: nothing moved. Errors: the kernel's (-EPIPE, -ECONNRESET; no signal),
+ * WEIR_EINUSE. */
 WEIR_SUSPENDS ssize_t weir_conn_write(weir_conn *conn, const void *data, size_t bytes);
 WEIR_SUSPENDS ssize_t weir_conn_writev(weir_conn *conn, const struct iovec *parts,
                                        int parts_count);
@@ -112,7 +122,8 @@ WEIR_API void weir_conn_close(weir_conn *conn);
 /* weir_conn_fd - the descriptor, still owned by the connection. */
 WEIR_API int weir_conn_fd(const weir_conn *conn);
 
-/* weir_conn_local / weir_conn_peer - addresses of the two sides. */
+/* weir_conn_local / weir_conn_peer - addresses of the two sides. Errors: -ENOTSOCK
+ * (a pipe), -ENOTCONN, -EAFNOSUPPORT. Never suspend. */
 WEIR_API int weir_conn_local(const weir_conn *conn, weir_address *ret_address);
 WEIR_API int weir_conn_peer(const weir_conn *conn, weir_address *ret_address);
 
@@ -120,9 +131,11 @@ WEIR_API int weir_conn_peer(const weir_conn *conn, weir_address *ret_address);
  *
  * An idle connection costs a struct, not a stack: the scope owns the wait, and
  * `on_ready` is called exactly once, on a worker, with 0 (readable),
- * WEIR_ETIMEDOUT (idle_ms passed), WEIR_ECANCELED or WEIR_ESTOPPING (the scope's
- * state). It must not suspend; usually it spawns a task that takes the connection,
- * or closes it. */
+ * WEIR_ETIMEDOUT (idle_ms passed), WEIR_ECANCELED (the scope is cancelled, or is
+ * closed and all its tasks have ended), WEIR_ESTOPPING, or the kernel's error if the
+ * connection cannot be watched any more. It must not suspend; usually it spawns a
+ * task that takes the connection, or closes it. Until then nobody may read or close
+ * the connection; it may be written. */
 typedef void (*weir_idle_fn)(weir_conn *conn, int status, void *keep_arg);
 
 typedef struct weir_idle_spec {
@@ -139,8 +152,9 @@ static inline void weir_idle_spec_init(weir_idle_spec *spec)
 }
 
 /* weir_conn_idle(scope, conn, &spec) - hand the connection's reading side to the
- * wait until `on_ready` is called. Errors: WEIR_EREFUSED, WEIR_EINUSE,
- * WEIR_ECANCELED/WEIR_ESTOPPING (then `on_ready` is not called). Never suspends. */
+ * wait until `on_ready` is called, on the calling worker. Errors (then `on_ready` is
+ * not called): WEIR_EREFUSED, WEIR_EINUSE (a task is reading, or a task of another
+ * worker waits to write), WEIR_ECANCELED, WEIR_ESTOPPING, -ENOMEM. Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_conn_idle_sized(weir_scope *scope, weir_conn *conn,
                                                 size_t spec_bytes, const weir_idle_spec *spec);
 #define weir_conn_idle(scope, conn, ...) \
@@ -156,7 +170,8 @@ typedef struct weir_listen_spec {
     const char *address; /* must be said: "tcp:…" or "unix:…" */
     int backlog;         /* WEIR_BACKLOG_DEFAULT */
     bool per_worker;     /* TCP: one socket per worker (SO_REUSEPORT); weir_accept uses the
-                            one of the worker it runs on */
+                            one of the worker it runs on, so every worker needs a task that
+                            accepts */
 } weir_listen_spec;
 
 /* weir_listen_spec_init - set every member to "not said". */
@@ -166,22 +181,24 @@ static inline void weir_listen_spec_init(weir_listen_spec *spec)
 }
 
 /* weir_listen(&spec, &listener) - bind and listen. A stale unix socket file (nobody
- * listens behind it) is replaced. Errors: the kernel's (-EADDRINUSE, -EACCES),
+ * listens behind it) is replaced; any other file is left alone. Errors: the kernel's (-EADDRINUSE, -EACCES),
  * WEIR_EREFUSED. Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *spec,
                                              weir_listener **ret_listener);
 #define weir_listen(...) weir_listen_sized(sizeof(weir_listen_spec), __VA_ARGS__)
 
 /* weir_accept - the next connection. Takes on new work: WEIR_ESTOPPING once the
- * scope is stopping. Cancel: nothing moved. Errors: -EMFILE, -ENFILE, -ENOMEM (the
- * connection stays in the backlog), WEIR_EINUSE. */
+ * scope is stopping. Cancel: nothing moved. Errors: -EMFILE, -ENFILE, -ENOBUFS,
+ * -ENOMEM (the connection stays in the backlog, so pause before trying again),
+ * WEIR_EINUSE. */
 WEIR_SUSPENDS int weir_accept(weir_listener *listener, weir_conn **ret_conn);
 
 /* weir_listener_address - where it listens (the real port for port 0). */
 WEIR_API int weir_listener_address(const weir_listener *listener, weir_address *ret_address);
 
-/* weir_listener_close - stop listening and free; a unix socket's file is removed.
- * Takes NULL. Never suspends. */
+/* weir_listener_close - stop listening and free; a unix socket's file is removed, if
+ * it is still the one that was made. Takes NULL. Never suspends. A task that accepts
+ * on it is misuse and aborts with a sentence. */
 WEIR_API void weir_listener_close(weir_listener *listener);
 
 /* ---- Datagrams ---- */
@@ -191,7 +208,9 @@ typedef struct weir_udp weir_udp;
 /* weir_udp_open - bound to `address` (text, "udp:0.0.0.0:0" for any). Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_udp_open(const char *address, weir_udp **ret_udp);
 
-/* weir_udp_send - one datagram to `to`. Cancel: nothing moved. */
+/* weir_udp_send - one datagram to `to`. Any number of tasks may send and receive,
+ * but only one may have to wait in each direction: a second gets WEIR_EINUSE.
+ * Cancel: nothing moved. Errors: the kernel's (-EMSGSIZE), WEIR_EREFUSED. */
 WEIR_SUSPENDS ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const void *data,
                                     size_t bytes);
 

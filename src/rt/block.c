@@ -33,16 +33,6 @@ static void set_attention(struct task *task)
     task->attention = task->top->effective | (task->attention & ATTENTION_HOOK);
 }
 
-void block_init_task(struct block *block, weir_scope *scope)
-{
-    block->outer = NULL;
-    block->kind = BLOCK_TASK;
-    block->effective = 0;
-    block->no_deadline = false;
-    block->deadline_ns = scope->block.deadline_ns;
-    atom_store(&block->own, 0);
-}
-
 void block_start_task(struct task *task, bool hook)
 {
     task->base.effective = in_force(&task->base, atom_load_total(&task->scope->children_signals));

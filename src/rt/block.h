@@ -71,8 +71,16 @@ _Static_assert(sizeof(struct timed_block) <= sizeof(weir_block), "weir_block is 
 /* What signals that are in force outside a block mean inside it. */
 uint8_t block_inherited(uint8_t outer);
 
-/* The outermost block of a task that belongs to `scope`. */
-void block_init_task(struct block *block, weir_scope *scope);
+/* The outermost block of a task; its scope's deadline is in force. */
+static inline void block_init_task(struct block *block, int64_t deadline_ns)
+{
+    block->outer = NULL;
+    block->deadline_ns = deadline_ns;
+    block->kind = BLOCK_TASK;
+    block->effective = 0;
+    block->no_deadline = false;
+    atom_store(&block->own, 0);
+}
 
 /* The task starts: from now on signals reach it by mail; what came before is read
  * here. The caller has set task->home. */

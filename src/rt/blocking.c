@@ -186,7 +186,7 @@ static const struct wait_kind wait_call_to_its_end = {
 int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_finish)
 {
     struct worker *worker = worker_self();
-    struct task *self = worker->current;
+    struct task *self = atom_load(&worker->current);
     int r;
 
     take_call->kernel = executor->kernel;

@@ -59,6 +59,7 @@ int weir_local_set(const weir_local_key *keep_key, const void *value, size_t byt
         local->next = self->locals;
     }
     self->locals = local;
+    self->has_extras = true;
     return 0;
 }
 

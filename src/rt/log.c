@@ -46,11 +46,6 @@ void log_to_stderr(void *keep_arg, const weir_log_record *record)
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0) return;
 }
 
-bool log_wanted(const weir_runtime *runtime, enum weir_log_level level)
-{
-    return level <= runtime->log_level;
-}
-
 static void escape_controls(char *text)
 {
     for (; *text; text++) {

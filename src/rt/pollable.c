@@ -155,7 +155,7 @@ static int register_waiter(struct pollable *pollable, struct worker *worker, uns
 int pollable_wait(struct pollable *pollable, unsigned direction, const struct wait_kind *kind)
 {
     struct worker *worker = worker_self();
-    struct task *self = worker->current;
+    struct task *self = atom_load(&worker->current);
     int r;
 
     pollable_lock(pollable);

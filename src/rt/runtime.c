@@ -182,6 +182,7 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     worker->runtime = runtime;
     worker->kernel = runtime->kernel;
     worker->shared = runtime->shared;
+    worker->plain = !runtime->shared && !runtime->kernel->choose;
     worker->index = index;
     worker->task_move_count = TASK_MOVE_COUNT;
     /* With a small cap a batch must not swallow what other workers need. */
@@ -485,7 +486,7 @@ static void check_embedder(const weir_runtime *runtime, const char *call)
     if (worker_self() != &runtime->workers[0]) {
         misuse("%s: called on another thread than the one that opened the runtime", call);
     }
-    if (worker_self()->current) misuse("%s: called from inside a task", call);
+    if (atom_load(&worker_self()->current)) misuse("%s: called from inside a task", call);
 }
 
 int weir_turn(weir_runtime *runtime)

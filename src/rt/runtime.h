@@ -22,6 +22,7 @@
 #include "rt/mail.h"
 #include "rt/sanitize.h"
 #include "rt/stack.h"
+#include "rt/switch.h"
 #include "rt/task.h"
 
 enum {
@@ -35,24 +36,24 @@ enum {
 struct run_queue {
     struct task *head;
     struct task *tail;
-    unsigned count;
 };
 
 enum worker_rest { WORKER_AWAKE, WORKER_SLEEPING };
 
 struct worker {
     /* Own: touched on this worker only. */
+    ATOM(struct task *) current; /* read by the dump of another worker */
+    struct run_queue ready;
+    unsigned look_in;       /* tasks to run before the clock is looked at, and ... */
+    unsigned looks_left;    /* ... how often in this turn; 0: the turn is over */
+    bool plain;             /* neither `shared` nor a kernel that chooses */
+    bool shared;            /* the runtime has more than one worker */
+    bool fresh_turn;        /* if shared: look at the fresh queue first next time */
+    unsigned index;
     weir_runtime *runtime;
     const struct kernel *kernel;
-    bool shared;            /* the runtime has more than one worker */
-    unsigned index;
-    struct task *current;
-    void *loop_context;
+    struct switch_context loop_context;
     struct sanitize_context sanitize;
-    struct run_queue ready;
-    unsigned turn_left;     /* tasks that may still run in this turn */
-    unsigned turn_clock;    /* ... until the clock is looked at again */
-    bool fresh_turn;        /* multi-worker: look at the fresh queue first next time */
     int64_t turn_began_ns;
     int64_t now_ns;         /* as of the last look at the clock */
     struct stack *left_stack; /* of a task that has ended: nobody runs on it any more */
@@ -84,13 +85,12 @@ struct worker {
     ATOM(bool) standing_still; /* for a dump */
     ATOM(unsigned) fresh_count;
     struct lock fresh_lock;
-    struct run_queue fresh; /* unstarted tasks that any worker may take */
+    struct run_queue fresh; /* unstarted tasks that any worker may take: fresh_count */
 
     /* Figures, written here, read by the dump. */
     ATOM(uint64_t) tasks_started __attribute__((aligned(64)));
     ATOM(uint64_t) tasks_stolen;
     ATOM(uint64_t) turns;
-    ATOM(struct task *) running; /* for the dump of a busy worker */
 };
 
 struct weir_runtime {
@@ -141,6 +141,13 @@ static inline struct worker *worker_self(void)
     return worker_current;
 }
 
+/* The calling task, or NULL. */
+static inline struct task *task_self(void)
+{
+    struct worker *worker = worker_current;
+    return __builtin_expect(worker != NULL, 1) ? atom_load(&worker->current) : NULL;
+}
+
 /* ---- sched.c ---- */
 
 /* The worker's loop, until the runtime ends. */
@@ -153,8 +160,6 @@ void worker_ready(struct worker *worker, struct task *task);
 void worker_requeue(struct worker *worker, struct task *task);
 /* Place a new task according to its `place`. */
 void worker_place(struct worker *worker, struct task *task);
-/* Leave the running task; returns when it is run again. */
-void worker_leave(struct worker *worker, struct task *self);
 /* The running task's function has returned. Returns the next task if that can run
  * on the same stack; else leaves the stack for good. */
 struct task *worker_finish(struct worker *worker, struct task *task);
@@ -201,7 +206,10 @@ void pollable_slabs_free(weir_runtime *runtime);
 
 /* ---- log.c ---- */
 
-bool log_wanted(const weir_runtime *runtime, enum weir_log_level level);
+static inline bool log_wanted(const weir_runtime *runtime, enum weir_log_level level)
+{
+    return level <= runtime->log_level;
+}
 void log_write(weir_runtime *runtime, enum weir_log_level level, const struct task *task,
                const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -17,8 +17,8 @@
 #include "rt/switch.h"
 
 enum {
-    TURN_TASKS = 256,   /* tasks run between two polls, at most ... */
-    TURN_CLOCK = 16,    /* ... with a look at the clock this often */
+    LOOK_TASKS = 64,    /* tasks run between two looks at the clock */
+    TURN_LOOKS = 4,     /* looks in one turn, at most: then it is time to poll */
     TURN_TIMERS = 1024, /* timers fired in one turn */
     STEAL_MAX = 32,
     SPIN_ROUNDS = 400,      /* about 10 µs */
@@ -42,7 +42,6 @@ static inline void queue_push(struct run_queue *queue, struct task *task)
         queue->head = task;
     }
     queue->tail = task;
-    queue->count++;
 }
 
 static inline struct task *queue_pop(struct run_queue *queue)
@@ -50,8 +49,15 @@ static inline struct task *queue_pop(struct run_queue *queue)
     struct task *task = queue->head;
     if (!task) return NULL;
     queue->head = task->run_next;
-    if (!queue->head) queue->tail = NULL;
-    queue->count--;
+    if (!queue->head) {
+        queue->tail = NULL;
+    } else {
+        /* The one after it runs next: its stack is wanted in a moment, and the task
+         * behind that a moment later. */
+        __builtin_prefetch(queue->head->context.sp);
+        __builtin_prefetch((char *)queue->head->context.sp + 64);
+        __builtin_prefetch(queue->head->run_next);
+    }
     return task;
 }
 
@@ -67,8 +73,14 @@ static struct task *queue_take(struct run_queue *queue, unsigned index)
     }
     before->run_next = task->run_next;
     if (queue->tail == task) queue->tail = before;
-    queue->count--;
     return task;
+}
+
+static unsigned queue_count(const struct run_queue *queue)
+{
+    unsigned count = 0;
+    for (struct task *task = queue->head; task; task = task->run_next) count++;
+    return count;
 }
 
 void worker_requeue(struct worker *worker, struct task *task)
@@ -102,7 +114,7 @@ static void place_anywhere(struct worker *worker, struct task *task)
 {
     lock_acquire(&worker->fresh_lock);
     queue_push(&worker->fresh, task);
-    atom_store(&worker->fresh_count, worker->fresh.count);
+    atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + 1);
     lock_release(&worker->fresh_lock);
     /* See the top: the task is visible before we look for a sleeper. */
     atom_fence();
@@ -131,7 +143,7 @@ static struct task *take_fresh(struct worker *worker)
     if (atom_load(&worker->fresh_count) == 0) return NULL;
     lock_acquire(&worker->fresh_lock);
     task = queue_pop(&worker->fresh);
-    atom_store(&worker->fresh_count, worker->fresh.count);
+    if (task) atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) - 1);
     lock_release(&worker->fresh_lock);
     return task;
 }
@@ -144,16 +156,16 @@ static bool steal_from(struct worker *worker, struct worker *victim)
 
     if (atom_load(&victim->fresh_count) == 0) return false;
     lock_acquire(&victim->fresh_lock);
-    count = (victim->fresh.count + 1) / 2;
+    count = (atom_load(&victim->fresh_count) + 1) / 2;
     if (count > STEAL_MAX) count = STEAL_MAX;
     for (unsigned i = 0; i < count; i++) queue_push(&taken, queue_pop(&victim->fresh));
-    atom_store(&victim->fresh_count, victim->fresh.count);
+    atom_store(&victim->fresh_count, atom_load(&victim->fresh_count) - count);
     lock_release(&victim->fresh_lock);
     if (count == 0) return false;
 
     lock_acquire(&worker->fresh_lock);
     for (unsigned i = 0; i < count; i++) queue_push(&worker->fresh, queue_pop(&taken));
-    atom_store(&worker->fresh_count, worker->fresh.count);
+    atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + count);
     lock_release(&worker->fresh_lock);
     atom_store(&worker->tasks_stolen, atom_load(&worker->tasks_stolen) + count);
     return true;
@@ -178,38 +190,43 @@ static bool steal(struct worker *worker)
 
 /* Tasks that wait for their turn and tasks that have not started share the worker
  * one by one, so that neither can starve the other. */
-static struct task *pick_ready(struct worker *worker)
+static struct task *pick_chosen(struct worker *worker)
 {
-    struct task *task;
+    unsigned count;
 
     if (worker->shared) {
         worker->fresh_turn = !worker->fresh_turn;
         if (worker->fresh_turn || !worker->ready.head) {
-            task = take_fresh(worker);
+            struct task *task = take_fresh(worker);
             if (task) return task;
         }
     }
-    if (__builtin_expect(worker->kernel->choose != NULL, 0) && worker->ready.count > 1) {
-        return queue_take(&worker->ready,
-                          kernel_choose(worker->kernel, CHOOSE_TASK, worker->ready.count));
+    if (!worker->kernel->choose || !worker->ready.head) return queue_pop(&worker->ready);
+    count = queue_count(&worker->ready);
+    if (count == 1) return queue_pop(&worker->ready);
+    return queue_take(&worker->ready, kernel_choose(worker->kernel, CHOOSE_TASK, count));
+}
+
+/* Every LOOK_TASKS tasks: whether the turn may go on. */
+static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
+{
+    worker->look_in = 1; /* if the turn is over, the next pick must come here again */
+    if (worker->looks_left == 0) return false;
+    worker->now_ns = worker->kernel->now_ns(worker->kernel);
+    if (--worker->looks_left == 0 || worker->now_ns - worker->turn_began_ns > TURN_NS) {
+        worker->looks_left = 0;
+        return false;
     }
-    return queue_pop(&worker->ready);
+    worker->look_in = LOOK_TASKS;
+    return true;
 }
 
 /* The next task of this turn, or NULL: nothing is ready, or it is time to poll. */
-static struct task *pick(struct worker *worker)
+static inline struct task *pick(struct worker *worker)
 {
-    if (worker->turn_left == 0) return NULL;
-    if (--worker->turn_clock == 0) {
-        worker->turn_clock = TURN_CLOCK;
-        worker->now_ns = worker->kernel->now_ns(worker->kernel);
-        if (worker->now_ns - worker->turn_began_ns > TURN_NS) {
-            worker->turn_left = 0;
-            return NULL;
-        }
-    }
-    worker->turn_left--;
-    return pick_ready(worker);
+    if (__builtin_expect(--worker->look_in == 0, 0) && !look_at_clock(worker)) return NULL;
+    if (__builtin_expect(worker->plain, 1)) return queue_pop(&worker->ready);
+    return pick_chosen(worker);
 }
 
 /* From now on the task is this worker's. */
@@ -227,30 +244,41 @@ static void start(struct worker *worker, struct task *task)
     }
 }
 
-/* Make the task the running one; it has a stack when this returns. */
-static void enter(struct worker *worker, struct task *task)
+static __attribute__((noinline)) void start_on_stack(struct worker *worker, struct task *task)
 {
-    if (task->state == TASK_NEW) {
-        start(worker, task);
-        task->stack = stack_take(&worker->runtime->stacks, &worker->stacks, task->size_class);
-        task->context = switch_prepare(stack_top(task->stack), task_main, task);
-        sanitize_task_begin(&task->sanitize, task->stack->low, stack_bytes(task->stack));
-    }
-    task_set_state(task, TASK_RUNNING);
-    task->budget = TASK_BUDGET;
-    worker->current = task;
-    atom_store(&worker->running, task);
+    start(worker, task);
+    task->stack = stack_take(&worker->runtime->stacks, &worker->stacks, task->size_class);
+    switch_prepare(&task->context, stack_top(task->stack), task_main, task);
+    sanitize_task_begin(&task->sanitize, task->stack->low, stack_bytes(task->stack));
 }
 
-void worker_arrived(struct worker *worker)
+/* Make the task the running one; it has a stack when this returns. */
+static inline void enter(struct worker *worker, struct task *task)
 {
-    if (__builtin_expect(worker->left_stack == NULL, 1)) return;
+    if (task->state == TASK_NEW) start_on_stack(worker, task);
+    task_set_state(task, TASK_RUNNING);
+    task->budget = TASK_BUDGET;
+    atom_store(&worker->current, task);
+}
+
+static __attribute__((noinline)) void take_back_stack(struct worker *worker)
+{
     stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack);
     worker->left_stack = NULL;
     sanitize_task_end(&worker->left_sanitize);
 }
 
-void worker_leave(struct worker *worker, struct task *self)
+static inline void arrived(struct worker *worker)
+{
+    if (__builtin_expect(worker->left_stack != NULL, 0)) take_back_stack(worker);
+}
+
+void worker_arrived(struct worker *worker)
+{
+    arrived(worker);
+}
+
+static inline __attribute__((always_inline)) void leave(struct worker *worker, struct task *self)
 {
     struct task *next = pick(worker);
 
@@ -261,26 +289,62 @@ void worker_leave(struct worker *worker, struct task *self)
     if (next) {
         enter(worker, next);
         sanitize_switch(&self->sanitize, &next->sanitize, 0);
-        switch_to(&self->context, next->context);
+        switch_to(&self->context, &next->context);
     } else {
-        worker->current = NULL;
+        atom_store(&worker->current, NULL);
         sanitize_switch(&self->sanitize, &worker->sanitize, 0);
-        switch_to(&self->context, worker->loop_context);
+        switch_to(&self->context, &worker->loop_context);
     }
     sanitize_arrived(&self->sanitize, &worker->sanitize);
     sanitize_acquire(self);
-    worker_arrived(worker);
+    arrived(worker);
 }
+
+/* ---- Suspending ---- */
+
+int task_park(struct task *self, const struct wait_kind *kind, void *object)
+{
+    struct worker *worker = worker_self();
+
+    self->wait.kind = kind;
+    self->wait.object = object;
+    self->wait.since_ns = worker->now_ns;
+    task_set_state(self, TASK_PARKED);
+    leave(worker, self);
+    self->wait.kind = NULL;
+    return self->wake_result;
+}
+
+void task_yield(struct task *self)
+{
+    struct worker *worker = worker_self();
+    task_set_state(self, TASK_READY);
+    worker_requeue(worker, self);
+    leave(worker, self);
+}
+
+int weir_yield(void)
+{
+    struct task *self = task_self();
+
+    if (!self) return refuse_no_task("weir_yield");
+    if (__builtin_expect(self->attention & ATTENTION_HOOK, 0)) task_offer_cancel_point();
+    task_yield(self);
+    if (__builtin_expect((self->attention & SIGNAL_INTERRUPTS) == 0, 1)) return 0;
+    return task_interrupted(self, false);
+}
+
+/* ---- Ending ---- */
 
 struct task *worker_finish(struct worker *worker, struct task *task)
 {
     struct stack *stack = task->stack;
     struct sanitize_context context = task->sanitize;
     struct task *next;
-    void *unused;
+    struct switch_context unused;
 
     task->stack = NULL;
-    worker->current = NULL;
+    atom_store(&worker->current, NULL);
     task_end(worker, task);
     next = pick(worker);
 #if !WEIR_ASAN && !WEIR_TSAN
@@ -289,8 +353,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
         start(worker, next);
         next->stack = stack;
         task_set_state(next, TASK_RUNNING);
-        worker->current = next;
-        atom_store(&worker->running, next);
+        atom_store(&worker->current, next);
         return next;
     }
 #endif
@@ -299,10 +362,10 @@ struct task *worker_finish(struct worker *worker, struct task *task)
     if (next) {
         enter(worker, next);
         sanitize_switch(&context, &next->sanitize, 1);
-        switch_to(&unused, next->context);
+        switch_to(&unused, &next->context);
     } else {
         sanitize_switch(&context, &worker->sanitize, 1);
-        switch_to(&unused, worker->loop_context);
+        switch_to(&unused, &worker->loop_context);
     }
     __builtin_unreachable();
 }
@@ -312,10 +375,9 @@ static void run(struct worker *worker, struct task *task)
 {
     enter(worker, task);
     sanitize_switch(&worker->sanitize, &task->sanitize, 0);
-    switch_to(&worker->loop_context, task->context);
+    switch_to(&worker->loop_context, &task->context);
     sanitize_arrived(&worker->sanitize, &worker->sanitize);
     worker_arrived(worker);
-    atom_store(&worker->running, NULL);
 }
 
 /* ---- Waiting ---- */
@@ -451,8 +513,8 @@ void worker_turn(struct worker *worker, bool may_wait)
     (void)mail_deliver_inbox(worker);
     fire_timers(worker);
 
-    worker->turn_left = TURN_TASKS;
-    worker->turn_clock = TURN_CLOCK;
+    worker->look_in = LOOK_TASKS;
+    worker->looks_left = TURN_LOOKS;
     while ((task = pick(worker))) run(worker, task);
     mail_deliver_local(worker);
 

@@ -26,6 +26,7 @@ static int scopes_refill(struct worker *worker)
         weir_scope *scope = &slab->scopes[i];
         lock_init(&scope->lock);
         scope->runtime = runtime;
+        scope->shared = runtime->shared;
         scope->free_next = worker->free_scopes;
         worker->free_scopes = scope;
     }
@@ -44,19 +45,6 @@ void scope_slabs_free(weir_runtime *runtime)
         for (unsigned i = 0; i < SCOPE_SLAB_COUNT; i++) lock_deinit(&slab->scopes[i].lock);
         mem_free(slab);
     }
-}
-
-/* ---- Locking: left out with one worker ---- */
-
-static void scope_lock(weir_scope *scope) LOCK_ACQUIRES(scope->lock, weir_no_park) LOCK_UNCHECKED
-{
-    lock_acquire_if(&scope->lock, scope->runtime->shared);
-}
-
-static void scope_unlock(weir_scope *scope) LOCK_RELEASES(scope->lock, weir_no_park)
-    LOCK_UNCHECKED
-{
-    lock_release_if(&scope->lock, scope->runtime->shared);
 }
 
 /* ---- Checking ---- */
@@ -288,17 +276,6 @@ int weir_scope_open_at(const char *where, size_t spec_bytes, const weir_scope_sp
 
 /* ---- Signals ---- */
 
-static void belonging_mail(struct belonging *belonging, uint8_t bits)
-{
-    struct worker *self = worker_self();
-    if (atom_or(&belonging->mail_bits, bits) != 0) return;
-    if (belonging->worker == self) {
-        mail_post_local(self, &belonging->mail);
-    } else {
-        mail_post(belonging->worker, &belonging->mail);
-    }
-}
-
 /* Tell everybody below what is in force; the lock is held. */
 static void hand_on(weir_scope *scope, uint8_t signals)
 {
@@ -321,8 +298,7 @@ void scope_hand_on(struct worker *worker, weir_scope *scope)
     scope_unlock(scope);
 }
 
-/* The lock is held; the caller delivers local mail after it has let go of it. */
-static void signal_locked(weir_scope *scope, uint8_t signals, enum weir_cause cause, int error,
+void scope_signal_locked(weir_scope *scope, uint8_t signals, enum weir_cause cause, int error,
                           const char *why)
 {
     uint8_t own = atom_load(&scope->block.own);
@@ -345,7 +321,7 @@ void scope_signal(weir_scope *scope, uint8_t signals, enum weir_cause cause, int
         !(atom_load(&scope->block.own) & SIGNAL_CANCELLED)) {
         scope->first_error = error;
     }
-    signal_locked(scope, signals, cause, error, why);
+    scope_signal_locked(scope, signals, cause, error, why);
     scope_unlock(scope);
     mail_deliver_local(worker_self());
 }
@@ -425,7 +401,7 @@ void weir_scope_stop(weir_scope *scope, int64_t grace_ms)
         scope->stop_at_ns = at_ns;
         scope->stop_grace_ms = grace_ms;
     }
-    signal_locked(scope, SIGNAL_STOPPING, WEIR_CAUSE_STOP, 0, "stopping");
+    scope_signal_locked(scope, SIGNAL_STOPPING, WEIR_CAUSE_STOP, 0, "stopping");
     if (sooner && atom_exchange(&scope->mail_pending, 1) == 0) {
         if (scope->home == worker) {
             mail_post_local(worker, &scope->mail);
@@ -437,187 +413,9 @@ void weir_scope_stop(weir_scope *scope, int64_t grace_ms)
     mail_deliver_local(worker);
 }
 
-/* ---- Admitting tasks ---- */
+/* ---- Joining and closing ---- */
 
-struct spawn_wait {
-    struct list node; /* in scope->spawners until granted */
-    weir_scope *scope;
-    struct task *waiter;
-    bool granted;
-};
-
-static bool spawn_abort(struct task *task, void *object)
-{
-    struct spawn_wait *wait = object;
-    bool waiting;
-    (void)task;
-    scope_lock(wait->scope);
-    waiting = !wait->granted;
-    if (waiting) list_remove(&wait->node);
-    scope_unlock(wait->scope);
-    return waiting;
-}
-
-static void spawn_describe(const void *object, char *text, size_t bytes)
-{
-    const struct spawn_wait *wait = object;
-    (void)snprintf(text, bytes, "room in scope '%s' (max_tasks %zu)", wait->scope->name,
-                   wait->scope->max_tasks);
-}
-
-static const struct wait_kind wait_spawn = {
-    .name = "spawn",
-    .abort = spawn_abort,
-    .describe = spawn_describe,
-};
-
-/* A slot has become free: it goes to the spawner that has waited longest. The lock is
- * held. */
-static void slot_return(weir_scope *scope)
-{
-    struct list *first = list_first(&scope->spawners);
-    if (first) {
-        struct spawn_wait *wait = container_of(first, struct spawn_wait, node);
-        list_remove(first);
-        wait->granted = true;
-        task_wake(wait->waiter, 0);
-        return;
-    }
-    scope->live--;
-    if (!scope->room_wanted) return;
-    scope->room_wanted = false;
-    list_for_each(node, &scope->belongings) {
-        belonging_mail(container_of(node, struct belonging, node), BELONGING_SIGNALLED);
-    }
-}
-
-static int wait_for_slot(weir_scope *scope, struct task *self)
-{
-    struct spawn_wait wait = {.scope = scope, .waiter = self};
-    list_add_tail(&scope->spawners, &wait.node);
-    scope_unlock(scope);
-    int r = task_park(self, &wait_spawn, &wait);
-    scope_lock(scope);
-    return r;
-}
-
-static void scope_settle(weir_scope *scope);
-
-int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool even_if_cancelled)
-{
-    int r = 0;
-
-    scope_lock(scope);
-    if (!even_if_cancelled && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
-        r = WEIR_ECANCELED;
-    } else if (scope->live < scope->max_tasks) {
-        scope->live++;
-    } else if (scope->overflow == WEIR_REJECT || !self) {
-        r = WEIR_EOVERLOAD;
-        if (!self) scope->room_wanted = true;
-    } else {
-        r = wait_for_slot(scope, self);
-        if (r == 0 && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
-            r = WEIR_ECANCELED;
-            slot_return(scope);
-            scope_settle(scope);
-        }
-    }
-    if (r == 0) list_add_tail(&scope->children, &task->sibling);
-    scope_unlock(scope);
-    return r;
-}
-
-/* ---- Ending tasks ---- */
-
-static void record_failure(weir_scope *scope, const struct task *task)
-{
-    if (scope->first_error == 0) scope->first_error = task->result;
-    scope->failures_total++;
-    if (!scope->failures) {
-        scope->failures = mem_alloc(scope->failures_kept * sizeof *scope->failures);
-    }
-    /* Without memory the failure is still counted, logged and, if it is the first,
-     * returned by close. */
-    if (!scope->failures || scope->failures_count == scope->failures_kept) return;
-    weir_failure *failure = &scope->failures[scope->failures_count++];
-    *failure = (weir_failure){.error = task->result,
-                              .task_id = atom_load(&task->id),
-                              .restarts = task->restart ? task->restart->total : 0};
-    (void)snprintf(failure->task, sizeof failure->task, "%s", task->name);
-}
-
-static void restart_now(struct worker *worker, struct timer *timer)
-{
-    struct restart_record *record = container_of(timer, struct restart_record, timer);
-    struct task *task = record->task;
-
-    if (task->arg_bytes > 0) memcpy(task->arg, record->pristine, task->arg_bytes);
-    task->ignored = 0;
-    task->ignored_reported = false;
-    task_set_state(task, TASK_NEW);
-    worker_requeue(worker, task);
-}
-
-/* Whether one more restart stays within the scope's intensity; if so it is counted. */
-static bool restart_allowed(weir_scope *scope, int64_t now_ns)
-{
-    unsigned max = (unsigned)scope->restart.max_restarts;
-    int64_t since_ns = time_after_ms(now_ns, -scope->restart.window_ms);
-
-    while (scope->restart_count > 0 && scope->restart_times[scope->restart_head] <= since_ns) {
-        scope->restart_head = (scope->restart_head + 1) % max;
-        scope->restart_count--;
-    }
-    if (scope->restart_count == max) return false;
-    scope->restart_times[(scope->restart_head + scope->restart_count) % max] = now_ns;
-    scope->restart_count++;
-    return true;
-}
-
-static int64_t restart_backoff_ms(const weir_scope *scope, struct restart_record *record,
-                                  int64_t now_ns)
-{
-    int64_t max_ms = scope->restart.backoff_ms_max ? scope->restart.backoff_ms_max
-                                                   : scope->restart.backoff_ms;
-    int64_t ms = scope->restart.backoff_ms;
-
-    if (record->total > 0 && now_ns - record->last_ns > scope->restart.window_ms * 1000000) {
-        record->count = 0;
-    }
-    for (int i = 0; i < record->count && ms < max_ms; i++) ms *= 2;
-    return ms < max_ms ? ms : max_ms;
-}
-
-/* The lock is held. True: the task stays in the scope and starts again. */
-static bool try_restart(struct worker *worker, weir_scope *scope, struct task *task)
-{
-    struct restart_record *record = task->restart;
-    int64_t now_ns = worker->kernel->now_ns(worker->kernel);
-    int64_t backoff_ms;
-
-    if (scope->on_failure != WEIR_SUPERVISE || (task->base.effective & SIGNAL_CANCELLED) ||
-        (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
-        return false;
-    }
-    if (!restart_allowed(scope, now_ns)) {
-        log_write(worker->runtime, WEIR_LOG_ERROR, task,
-                  "is not started again: more than %d restarts within %lld ms in scope '%s'",
-                  scope->restart.max_restarts, (long long)scope->restart.window_ms, scope->name);
-        return false;
-    }
-    backoff_ms = restart_backoff_ms(scope, record, now_ns);
-    record->count++;
-    record->total++;
-    record->last_ns = now_ns;
-    timer_init(&record->timer, restart_now);
-    task_set_state(task, TASK_BACKOFF);
-    timer_arm(worker, &record->timer, time_after_ms(now_ns, backoff_ms));
-    return true;
-}
-
-/* Wake the opener if it waits and there is nothing left. The lock is held. */
-static void scope_settle(weir_scope *scope)
+void scope_settle(weir_scope *scope)
 {
     if (scope->live > 0) return;
     if (scope->joiner) {
@@ -628,60 +426,6 @@ static void scope_settle(weir_scope *scope)
         runtime_root_settled(scope->runtime);
     }
 }
-
-/* Hand the result to whoever joins the task. True: nobody does yet, but there is a
- * handle, so that the task must be kept. The lock is held. */
-static bool hand_over_result(weir_scope *scope, struct task *task)
-{
-    struct join_wait *joiner = task->joiner;
-
-    task->ended = true;
-    if (joiner) {
-        joiner->result = task->result;
-        joiner->target = NULL;
-        task_wake(joiner->waiter, 0);
-        return false;
-    }
-    if (!task->has_handle) return false;
-    list_add_tail(&scope->ended, &task->sibling);
-    return true;
-}
-
-void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *task)
-{
-    bool cancelled = task->base.effective & SIGNAL_CANCELLED;
-    bool failed = task->result < 0 && !(task->result == WEIR_ECANCELED && cancelled);
-    bool keep;
-
-    sanitize_release(scope);
-    sanitize_release(task);
-    scope_lock(scope);
-    if (failed && try_restart(worker, scope, task)) {
-        scope_unlock(scope);
-        return;
-    }
-    task_set_state(task, TASK_ENDED);
-    list_remove(&task->sibling);
-    if (failed) {
-        record_failure(scope, task);
-        if (scope->on_failure != WEIR_COLLECT) {
-            (void)snprintf(scope->cancel_name, sizeof scope->cancel_name, "%s", task->name);
-            signal_locked(scope, SIGNAL_CANCELLED, WEIR_CAUSE_FAILURE, task->result,
-                          "a task of the scope failed");
-        }
-    } else if (task->result < 0) {
-        scope->interrupted++;
-    }
-    keep = hand_over_result(scope, task);
-    slot_return(scope);
-    scope_settle(scope);
-    scope_unlock(scope);
-    /* The scope may be gone from here on, and so may a task that is kept. */
-    mail_deliver_local(worker);
-    if (!keep) task_release(worker, task);
-}
-
-/* ---- Joining and closing ---- */
 
 static void close_describe(const void *object, char *text, size_t bytes)
 {
@@ -858,56 +602,4 @@ const char *weir_scope_name(const weir_scope *scope)
 {
     scope_check(scope, "weir_scope_name");
     return scope->name;
-}
-
-/* ---- Belongings ---- */
-
-static void deliver_belonging_mail(struct worker *worker, struct mail *mail)
-{
-    struct belonging *belonging = container_of(mail, struct belonging, mail);
-    uint8_t bits = atom_exchange(&belonging->mail_bits, 0);
-
-    /* Each call may free it, so there is at most one. */
-    if (bits & (BELONGING_FORGOTTEN | BELONGING_RELEASE)) {
-        belonging->kind->release(worker, belonging);
-    } else if (bits & BELONGING_SIGNALLED) {
-        belonging->kind->signalled(worker, belonging,
-                                   atom_load(&belonging->scope->children_signals));
-    }
-}
-
-int scope_own(weir_scope *scope, struct worker *worker, struct belonging *belonging,
-              const struct belonging_kind *kind)
-{
-    int r = 0;
-
-    belonging->scope = scope;
-    belonging->worker = worker;
-    belonging->kind = kind;
-    belonging->mail.deliver = deliver_belonging_mail;
-    atom_store(&belonging->mail_bits, 0);
-    scope_lock(scope);
-    if (atom_load(&scope->children_signals) & SIGNAL_CANCELLED) {
-        r = WEIR_ECANCELED;
-    } else {
-        list_add_tail(&scope->belongings, &belonging->node);
-    }
-    scope_unlock(scope);
-    return r;
-}
-
-bool scope_forget(struct belonging *belonging)
-{
-    weir_scope *scope = belonging->scope;
-
-    if (!scope) return true; /* the second time, by the delivery of late mail */
-    scope_lock(scope);
-    list_remove(&belonging->node);
-    belonging->scope = NULL;
-    if (list_empty(&scope->belongings)) scope_settle(scope);
-    scope_unlock(scope);
-    /* Out of the list nobody posts it any more; what is under way comes back. */
-    if (atom_exchange(&belonging->mail_bits, BELONGING_FORGOTTEN) != 0) return false;
-    atom_store(&belonging->mail_bits, 0);
-    return true;
 }

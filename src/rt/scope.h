@@ -20,9 +20,8 @@
 #include "rt/block.h"
 #include "rt/lock.h"
 #include "rt/mail.h"
+#include "rt/runtime.h"
 #include "rt/task.h"
-
-struct worker;
 
 enum { SCOPE_NAME_BYTES = 64, SCOPE_RESTARTS_MAX = 1000, SCOPE_FAILURES_KEPT_MAX = 65536 };
 
@@ -56,6 +55,7 @@ enum {
 struct weir_scope {
     struct block block;
     ATOM(uint8_t) state;     /* enum scope_state */
+    bool shared;             /* the runtime has more than one worker */
     weir_runtime *runtime;
     struct worker *home;     /* worker of the opener */
     struct task *opener;     /* NULL: the root scope */
@@ -102,6 +102,19 @@ struct weir_scope {
     struct weir_scope *free_next;
 };
 
+/* Left out with one worker. */
+static inline void scope_lock(weir_scope *scope) LOCK_ACQUIRES(scope->lock, weir_no_park)
+    LOCK_UNCHECKED
+{
+    lock_acquire_if(&scope->lock, scope->shared);
+}
+
+static inline void scope_unlock(weir_scope *scope) LOCK_RELEASES(scope->lock, weir_no_park)
+    LOCK_UNCHECKED
+{
+    lock_release_if(&scope->lock, scope->shared);
+}
+
 /* The scope's spec, checked: 0 or WEIR_EREFUSED. */
 int scope_check_spec(const weir_scope_spec *spec);
 
@@ -115,6 +128,13 @@ void scope_release(struct worker *worker, weir_scope *scope);
 /* Add signals with their cause, and tell everybody below. Not under the lock. */
 void scope_signal(weir_scope *scope, uint8_t signals, enum weir_cause cause, int error,
                   const char *why);
+
+/* The same with the lock held; the caller delivers local mail after letting go. */
+void scope_signal_locked(weir_scope *scope, uint8_t signals, enum weir_cause cause, int error,
+                         const char *why);
+
+/* Wake the opener if it waits and there is nothing left. The lock is held. */
+void scope_settle(weir_scope *scope);
 
 /* Hand on what is in force in the scope's own block; by block_refresh. */
 void scope_hand_on(struct worker *worker, weir_scope *scope);
@@ -133,6 +153,8 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
 int scope_own(weir_scope *scope, struct worker *worker, struct belonging *belonging,
               const struct belonging_kind *kind);
 bool scope_forget(struct belonging *belonging);
+/* Tell it something (BELONGING_*) on its worker. The scope's lock is held. */
+void belonging_mail(struct belonging *belonging, uint8_t bits);
 
 /* Ask every belonging to let go, on its worker. */
 void scope_release_belongings(weir_scope *scope);

@@ -58,7 +58,7 @@ static struct sigaction old_fault[2];
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     struct worker *worker = worker_self();
-    struct task *task = worker ? worker->current : NULL;
+    struct task *task = worker ? atom_load(&worker->current) : NULL;
 
     (void)context;
     if (task && task->stack &&

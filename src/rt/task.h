@@ -17,6 +17,7 @@
 #ifndef WEIR_RT_TASK_H
 #define WEIR_RT_TASK_H
 
+#include <assert.h>
 #include <weir/task.h>
 
 #include "base/atomic.h"
@@ -25,6 +26,7 @@
 #include "rt/mail.h"
 #include "rt/sanitize.h"
 #include "rt/stack.h"
+#include "rt/switch.h"
 
 struct worker;
 struct task;
@@ -89,45 +91,49 @@ enum {
 };
 
 struct task {
-    /* What a switch touches. */
-    void *context;         /* saved stack pointer while it does not run */
-    struct task *run_next; /* in a run queue */
+    /* The first line: what a switch touches. */
+    struct switch_context context; /* while it does not run */
+    struct task *run_next;  /* in a run queue */
     uint8_t state;
-    uint8_t attention;     /* top->effective, and ATTENTION_HOOK */
+    uint8_t attention;      /* top->effective, and ATTENTION_HOOK */
     uint8_t place;
     bool has_handle;
-    bool ended;            /* covered by the scope's lock, unlike `state` */
+    bool ended;             /* covered by the scope's lock, unlike `state` */
+    bool has_extras;        /* something of the last line is set */
+    uint8_t size_class;
+    uint8_t target_worker;
     int budget;
     int wake_result;
     struct block *top;
-    struct stack *stack;   /* NULL before the first run */
     ATOM(struct worker *) home; /* NULL before the first run */
+
+    /* The second: what a cancellation looks at as well. */
     struct wait wait;
-    struct sanitize_context sanitize;
-
-    weir_scope *scope;
-    struct list sibling;   /* in scope->children, or scope->ended */
+    struct stack *stack;    /* NULL before the first run */
     struct block base;
-    weir_task_fn fn;
-    void *arg;             /* inline_arg, or allocated (has a copied name behind it) */
-    size_t arg_bytes;
-    unsigned char inline_arg[TASK_ARG_INLINE] __attribute__((aligned(16)));
-    const char *name;
-    ATOM(uint64_t) id;     /* 0 while free */
-    uint8_t size_class;
-    uint8_t target_worker;
-    bool ignored_reported;
-    int ignored;           /* suspending calls that failed since it was cancelled */
-    int result;
-    const char *cancel_why;
-    struct join_wait *joiner;
-    struct restart_record *restart;
-    struct local *locals;
-    char *why;             /* sentence of the last refusal, allocated on first use */
+    weir_scope *scope;
 
+    /* The third and fourth: its beginning and its end. */
+    struct list sibling;    /* in scope->children, or scope->ended */
     struct mail mail;
     ATOM(uint8_t) mail_bits;
-};
+    int result;
+    weir_task_fn fn;
+    void *arg;              /* inline_arg, or allocated (a copied name lies behind it) */
+    ATOM(uint64_t) id;      /* 0 while free */
+    uint32_t arg_bytes;
+    int ignored;            /* suspending calls that failed since it was cancelled */
+    const char *name;
+    unsigned char inline_arg[TASK_ARG_INLINE] __attribute__((aligned(16)));
+    struct join_wait *joiner;
+
+    /* The rest: what most tasks have nothing of. */
+    struct local *locals __attribute__((aligned(64)));
+    struct restart_record *restart;
+    char *why;              /* sentence of the last refusal, allocated on first use */
+    const char *cancel_why;
+    struct sanitize_context sanitize;
+} __attribute__((aligned(64)));
 
 /* A task that waits for another one's end; on the waiter's stack. */
 struct join_wait {
@@ -137,10 +143,14 @@ struct join_wait {
     int result;
 };
 
-/* The calling task, or NULL. */
-struct task *task_self(void);
+/* Row r, bit s: a task may go from state r to state s. */
+extern const uint8_t task_moves[TASK_STATES];
 
-void task_set_state(struct task *task, enum task_state state);
+static inline void task_set_state(struct task *task, enum task_state state)
+{
+    assert(task_moves[task->state] & (1u << state));
+    task->state = (uint8_t)state;
+}
 
 /* Park the running task until task_wake; returns the wake-up's result, or the
  * error of an interruption. The caller has already registered it with whatever
@@ -152,6 +162,19 @@ void task_yield(struct task *self);
 
 /* Wake a parked task, from any worker: exactly once per park. */
 void task_wake(struct task *task, int result);
+
+/* Set mail bits; returns the old ones. With one worker nobody else can be at it. */
+static inline unsigned task_mail_bits_add(bool shared, struct task *task, unsigned bits)
+{
+    unsigned old;
+    if (shared) return atom_or(&task->mail_bits, (uint8_t)bits);
+    old = atom_load(&task->mail_bits);
+    atom_store(&task->mail_bits, (uint8_t)(old | bits));
+    return old;
+}
+
+/* Delivers a task's mail, on its worker. */
+void task_deliver_mail(struct worker *worker, struct mail *mail);
 
 /* Tell a task that its signals changed; from any worker, its scope's lock held or
  * the task otherwise kept alive. Delivered by mail. */
@@ -175,6 +198,12 @@ static inline int task_enter(struct task *self, enum task_entry entry)
     return task_enter_slow(self, entry);
 }
 
+/* At a suspension point of a run whose kernel chooses: maybe cancel its target. */
+void task_offer_cancel_point(void);
+
+/* task_interruption for the running task, which is named if it ignores many. */
+int task_interrupted(struct task *self, bool takes_work);
+
 /* The error that the signals in force mean for a wait; 0 if it may go on. */
 int task_interruption(const struct task *task, bool takes_work);
 
@@ -185,7 +214,10 @@ int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spe
 /* The task's function has returned: account for it in its scope. On its worker. */
 void task_end(struct worker *worker, struct task *task);
 
-/* Give the memory of a task that is in no list back. On any worker. */
+/* Put the memory of a released task back for the next one. */
+void task_free(struct worker *worker, struct task *task);
+
+/* Give what a task that is in no list owns back, and its memory. On any worker. */
 void task_release(struct worker *worker, struct task *task);
 
 /* Run the task's function; the entry of every task's stack. */

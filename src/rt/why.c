@@ -22,6 +22,7 @@ static void record(const char *format, va_list arguments)
 
     if (self) {
         if (!self->why) self->why = mem_alloc(WHY_BYTES);
+        self->has_extras = true;
         if (self->why) text = self->why;
     }
     (void)vsnprintf(text, WHY_BYTES, format, arguments);

@@ -1,0 +1,487 @@
+/* life.c - the life of a task in its scope: made, admitted, ended, released.
+ *
+ * One file, because this is the hot path of spawning: with one worker it takes no
+ * lock and no atomic read-modify-write from spawn to release.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rt/mem.h"
+#include "rt/runtime.h"
+#include "rt/scope.h"
+#include "rt/supervise.h"
+#include "rt/task.h"
+
+/* ---- Memory ---- */
+
+struct task_slab {
+    struct task_slab *next;
+    unsigned char memory[]; /* tasks, from the first aligned address on */
+};
+
+static struct task *slab_tasks(struct task_slab *slab)
+{
+    uintptr_t address = (uintptr_t)slab->memory + _Alignof(struct task) - 1;
+    return (struct task *)(address & ~(uintptr_t)(_Alignof(struct task) - 1));
+}
+
+/* Fetch free tasks from the runtime, or make some. Each carries one credit for a
+ * stack of the default class, so having a task is having a stack. */
+static int refill(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    unsigned count = 0;
+    struct task_slab *slab;
+    int r;
+
+    lock_acquire(&runtime->memory_lock);
+    while (runtime->free_tasks && count < worker->task_move_count) {
+        struct task *task = runtime->free_tasks;
+        runtime->free_tasks = task->run_next;
+        task->run_next = worker->free_tasks;
+        worker->free_tasks = task;
+        count++;
+    }
+    runtime->free_task_count -= count;
+    lock_release(&runtime->memory_lock);
+    worker->free_task_count += count;
+    if (count > 0) return 0;
+
+    /* Close to the cap the last few are made one by one. */
+    count = worker->task_move_count;
+    r = stack_credit_take(&runtime->stacks, runtime->default_class, count);
+    if (r == WEIR_EOVERLOAD && count > 1) {
+        count = 1;
+        r = stack_credit_take(&runtime->stacks, runtime->default_class, count);
+    }
+    if (r < 0) return r;
+    slab = mem_alloc_zeroed(sizeof *slab + count * sizeof(struct task) + _Alignof(struct task));
+    if (!slab) {
+        stack_credit_return(&runtime->stacks, runtime->default_class, count);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct task *task = &slab_tasks(slab)[i];
+        task->mail.deliver = task_deliver_mail;
+        task->run_next = worker->free_tasks;
+        worker->free_tasks = task;
+    }
+    worker->free_task_count += count;
+    lock_acquire(&runtime->memory_lock);
+    slab->next = runtime->task_slabs;
+    runtime->task_slabs = slab;
+    lock_release(&runtime->memory_lock);
+    return 0;
+}
+
+void task_slabs_free(weir_runtime *runtime)
+{
+    while (runtime->task_slabs) {
+        struct task_slab *slab = runtime->task_slabs;
+        runtime->task_slabs = slab->next;
+        mem_free(slab);
+    }
+}
+
+static void give_back_surplus(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+    lock_acquire(&runtime->memory_lock);
+    for (unsigned i = 0; i < TASK_MOVE_COUNT; i++) {
+        struct task *task = worker->free_tasks;
+        worker->free_tasks = task->run_next;
+        task->run_next = runtime->free_tasks;
+        runtime->free_tasks = task;
+    }
+    runtime->free_task_count += TASK_MOVE_COUNT;
+    lock_release(&runtime->memory_lock);
+    worker->free_task_count -= TASK_MOVE_COUNT;
+}
+
+void task_free(struct worker *worker, struct task *task)
+{
+    task_set_state(task, TASK_FREE);
+    task->run_next = worker->free_tasks;
+    worker->free_tasks = task;
+    if (++worker->free_task_count > TASK_CACHE_MAX && worker->shared) give_back_surplus(worker);
+}
+
+/* Copy the argument, and the name unless it is a constant. */
+static int copy_argument(struct task *task, const weir_task_spec *spec, bool name_is_constant)
+{
+    size_t name_bytes = 0;
+    size_t arg_room = (spec->arg_bytes + 15) & ~(size_t)15;
+    char *memory;
+
+    task->arg_bytes = (uint32_t)spec->arg_bytes;
+    task->name = spec->name ? spec->name : "task";
+    if (spec->name && !name_is_constant) name_bytes = strnlen(spec->name, 31) + 1;
+    if (name_bytes == 0 && spec->arg_bytes <= TASK_ARG_INLINE) {
+        task->arg = task->inline_arg;
+        if (spec->arg_bytes > 0) memcpy(task->arg, spec->arg, spec->arg_bytes);
+        return 0;
+    }
+    memory = mem_alloc(arg_room + name_bytes);
+    if (!memory) return -ENOMEM;
+    task->arg = memory;
+    if (spec->arg_bytes > 0) memcpy(memory, spec->arg, spec->arg_bytes);
+    if (name_bytes > 0) {
+        memcpy(memory + arg_room, spec->name, name_bytes - 1);
+        memory[arg_room + name_bytes - 1] = '\0';
+        task->name = memory + arg_room;
+    }
+    return 0;
+}
+
+int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spec,
+             bool name_is_constant, struct task **ret_task)
+{
+    struct task *spawner = atom_load(&worker->current);
+    struct task *task;
+    unsigned size_class = scope->size_class;
+    int r;
+
+    if (!worker->free_tasks) {
+        r = refill(worker);
+        if (r < 0) return r;
+    }
+    if (spec->stack_bytes > 0) size_class = (unsigned)stack_class_for(spec->stack_bytes);
+    if (size_class != worker->runtime->default_class) {
+        r = stack_credit_take(&worker->runtime->stacks, size_class, 1);
+        if (r < 0) return r;
+    }
+    task = worker->free_tasks;
+    r = copy_argument(task, spec, name_is_constant);
+    if (r < 0) goto fail_credit;
+    if (scope->on_failure == WEIR_SUPERVISE) {
+        r = supervise_prepare(task);
+        if (r < 0) goto fail_argument;
+    }
+    worker->free_tasks = task->run_next;
+    worker->free_task_count--;
+    task_set_state(task, TASK_NEW);
+    task->scope = scope;
+    task->fn = spec->fn;
+    task->size_class = (uint8_t)size_class;
+    task->place = (uint8_t)(spec->place ? spec->place : scope->place);
+    task->target_worker = (uint8_t)spec->worker;
+    task->budget = TASK_BUDGET;
+    task->ignored = 0;
+    task->ended = false;
+    task->joiner = NULL;
+    block_init_task(&task->base, scope->block.deadline_ns);
+    task->top = &task->base;
+    if (spawner && __builtin_expect(spawner->has_extras, 0) && spawner->locals) {
+        task->locals = local_ref(spawner->locals);
+        task->has_extras = true;
+    }
+    atom_store(&task->home, NULL);
+    atom_store(&task->id, ((uint64_t)worker->index << 48) | ++worker->next_id);
+    *ret_task = task;
+    return 0;
+
+fail_argument:
+    if (task->arg != task->inline_arg) mem_free(task->arg);
+fail_credit:
+    if (size_class != worker->runtime->default_class) {
+        stack_credit_return(&worker->runtime->stacks, size_class, 1);
+    }
+    return r;
+}
+
+static __attribute__((noinline)) void release_extras(struct task *task)
+{
+    mem_free(task->restart);
+    mem_free(task->why);
+    local_unref(task->locals);
+    task->restart = NULL;
+    task->why = NULL;
+    task->locals = NULL;
+    task->cancel_why = NULL;
+    task->has_extras = false;
+}
+
+void task_release(struct worker *worker, struct task *task)
+{
+    assert(!task->stack);
+    atom_store(&task->id, 0);
+    if (task->arg != task->inline_arg) mem_free(task->arg);
+    if (__builtin_expect(task->has_extras, 0)) release_extras(task);
+    if (__builtin_expect(task->size_class != worker->runtime->default_class, 0)) {
+        stack_credit_return(&worker->runtime->stacks, task->size_class, 1);
+    }
+    /* Mail that is still under way brings the task back here by its delivery. */
+    if (task_mail_bits_add(worker->shared, task, MAIL_RELEASE) != 0) return;
+    atom_store(&task->mail_bits, 0);
+    task_free(worker, task);
+}
+
+/* ---- Admission ---- */
+
+struct spawn_wait {
+    struct list node; /* in scope->spawners until granted */
+    weir_scope *scope;
+    struct task *waiter;
+    bool granted;
+};
+
+static bool spawn_abort(struct task *task, void *object)
+{
+    struct spawn_wait *wait = object;
+    bool waiting;
+    (void)task;
+    scope_lock(wait->scope);
+    waiting = !wait->granted;
+    if (waiting) list_remove(&wait->node);
+    scope_unlock(wait->scope);
+    return waiting;
+}
+
+static void spawn_describe(const void *object, char *text, size_t bytes)
+{
+    const struct spawn_wait *wait = object;
+    (void)snprintf(text, bytes, "room in scope '%s' (max_tasks %zu)", wait->scope->name,
+                   wait->scope->max_tasks);
+}
+
+static const struct wait_kind wait_spawn = {
+    .name = "spawn",
+    .abort = spawn_abort,
+    .describe = spawn_describe,
+};
+
+/* A slot has become free: it goes to the spawner that has waited longest. The lock is
+ * held. */
+static void slot_return(weir_scope *scope)
+{
+    struct list *first = list_first(&scope->spawners);
+    if (first) {
+        struct spawn_wait *wait = container_of(first, struct spawn_wait, node);
+        list_remove(first);
+        wait->granted = true;
+        task_wake(wait->waiter, 0);
+        return;
+    }
+    scope->live--;
+    if (!scope->room_wanted) return;
+    scope->room_wanted = false;
+    list_for_each(node, &scope->belongings) {
+        belonging_mail(container_of(node, struct belonging, node), BELONGING_SIGNALLED);
+    }
+}
+
+static int wait_for_slot(weir_scope *scope, struct task *self)
+{
+    struct spawn_wait wait = {.scope = scope, .waiter = self};
+    list_add_tail(&scope->spawners, &wait.node);
+    scope_unlock(scope);
+    int r = task_park(self, &wait_spawn, &wait);
+    scope_lock(scope);
+    return r;
+}
+
+int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool even_if_cancelled)
+{
+    int r = 0;
+
+    scope_lock(scope);
+    if (!even_if_cancelled && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
+        r = WEIR_ECANCELED;
+    } else if (scope->live < scope->max_tasks) {
+        scope->live++;
+    } else if (scope->overflow == WEIR_REJECT || !self) {
+        r = WEIR_EOVERLOAD;
+        if (!self) scope->room_wanted = true;
+    } else {
+        r = wait_for_slot(scope, self);
+        if (r == 0 && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
+            r = WEIR_ECANCELED;
+            slot_return(scope);
+            scope_settle(scope);
+        }
+    }
+    if (r == 0) list_add_tail(&scope->children, &task->sibling);
+    scope_unlock(scope);
+    return r;
+}
+
+/* ---- Ending ---- */
+
+static void record_failure(weir_scope *scope, const struct task *task)
+{
+    if (scope->first_error == 0) scope->first_error = task->result;
+    scope->failures_total++;
+    if (!scope->failures) {
+        scope->failures = mem_alloc(scope->failures_kept * sizeof *scope->failures);
+    }
+    /* Without memory the failure is still counted, logged and, if it is the first,
+     * returned by close. */
+    if (!scope->failures || scope->failures_count == scope->failures_kept) return;
+    weir_failure *failure = &scope->failures[scope->failures_count++];
+    *failure = (weir_failure){.error = task->result,
+                              .task_id = atom_load(&task->id),
+                              .restarts = task->restart ? task->restart->total : 0};
+    (void)snprintf(failure->task, sizeof failure->task, "%s", task->name);
+}
+
+/* Hand the result to whoever joins the task. True: nobody does yet, but there is a
+ * handle, so that the task must be kept. The lock is held. */
+static bool hand_over_result(weir_scope *scope, struct task *task)
+{
+    struct join_wait *joiner = task->joiner;
+
+    task->ended = true;
+    if (joiner) {
+        joiner->result = task->result;
+        joiner->target = NULL;
+        task_wake(joiner->waiter, 0);
+        return false;
+    }
+    if (!task->has_handle) return false;
+    list_add_tail(&scope->ended, &task->sibling);
+    return true;
+}
+
+void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *task)
+{
+    bool cancelled = task->base.effective & SIGNAL_CANCELLED;
+    bool failed = task->result < 0 && !(task->result == WEIR_ECANCELED && cancelled);
+    bool keep;
+
+    sanitize_release(scope);
+    sanitize_release(task);
+    scope_lock(scope);
+    if (failed && supervise_restart(worker, scope, task)) {
+        scope_unlock(scope);
+        return;
+    }
+    task_set_state(task, TASK_ENDED);
+    list_remove(&task->sibling);
+    if (failed) {
+        record_failure(scope, task);
+        if (scope->on_failure != WEIR_COLLECT) {
+            (void)snprintf(scope->cancel_name, sizeof scope->cancel_name, "%s", task->name);
+            scope_signal_locked(scope, SIGNAL_CANCELLED, WEIR_CAUSE_FAILURE, task->result,
+                          "a task of the scope failed");
+        }
+    } else if (task->result < 0) {
+        scope->interrupted++;
+    }
+    keep = hand_over_result(scope, task);
+    slot_return(scope);
+    scope_settle(scope);
+    scope_unlock(scope);
+    /* The scope may be gone from here on, and so may a task that is kept. */
+    if (worker->local_head) mail_deliver_local(worker);
+    if (!keep) task_release(worker, task);
+}
+
+static void log_end(struct worker *worker, struct task *task, bool failed)
+{
+    if (failed) {
+        log_write(worker->runtime, WEIR_LOG_ERROR, task, "failed: %s (%s)",
+                  weir_strerror(task->result), weir_error_name(task->result));
+    } else {
+        log_write(worker->runtime, WEIR_LOG_DEBUG, task, "ended: %d", task->result);
+    }
+}
+
+void task_end(struct worker *worker, struct task *task)
+{
+    bool quiet = task->result >= 0 ||
+                 (task->result == WEIR_ECANCELED && (task->base.effective & SIGNAL_CANCELLED));
+
+    if (task->top != &task->base) {
+        char what[160];
+        block_describe(task->top, what, sizeof what);
+        misuse("task '%s' returned %d with %s still open", task->name, task->result, what);
+    }
+    if (log_wanted(worker->runtime, quiet ? WEIR_LOG_DEBUG : WEIR_LOG_ERROR)) {
+        log_end(worker, task, !quiet);
+    }
+    scope_task_ended(worker, task->scope, task);
+}
+
+/* ---- Spawning ---- */
+
+static int check_spec(const weir_scope *scope, const weir_task_spec *spec, const char *name)
+{
+    if (!spec->fn) return refuse("task '%s' in scope '%s': fn is not set", name, scope->name);
+    if (spec->arg_bytes > WEIR_ARG_BYTES_MAX) {
+        return refuse("task '%s' in scope '%s': arg_bytes is %zu, at most %d", name, scope->name,
+                      spec->arg_bytes, WEIR_ARG_BYTES_MAX);
+    }
+    if (spec->arg_bytes > 0 && !spec->arg) {
+        return refuse("task '%s' in scope '%s': arg_bytes is %zu but arg is NULL", name,
+                      scope->name, spec->arg_bytes);
+    }
+    if ((unsigned)spec->place > WEIR_PLACE_WORKER) {
+        return refuse("task '%s' in scope '%s': place is not one of enum weir_place", name,
+                      scope->name);
+    }
+    if (spec->place == WEIR_PLACE_WORKER &&
+        (spec->worker < 0 || (unsigned)spec->worker >= scope->runtime->worker_count)) {
+        return refuse("task '%s' in scope '%s': worker is %d, the runtime has %u", name,
+                      scope->name, spec->worker, scope->runtime->worker_count);
+    }
+    if (spec->stack_bytes > WEIR_STACK_BYTES_MAX) {
+        return refuse("task '%s' in scope '%s': stack_bytes is %zu, at most %d", name, scope->name,
+                      spec->stack_bytes, WEIR_STACK_BYTES_MAX);
+    }
+    return 0;
+}
+
+static int spawn(weir_scope *scope, const weir_task_spec *spec, bool name_is_constant,
+                 weir_task *ret_task)
+{
+    struct worker *worker = worker_self();
+    struct task *self = atom_load(&worker->current);
+    struct task *task;
+    int r;
+
+    if (self) {
+        r = task_enter(self, ENTER_PLAIN);
+        if (r < 0) return r;
+    }
+    r = task_new(worker, scope, spec, name_is_constant, &task);
+    if (r < 0) return r;
+    task->has_handle = ret_task != NULL;
+    r = scope_admit(scope, self, task, false);
+    if (r < 0) {
+        task_release(worker, task);
+        return r;
+    }
+    if (ret_task) *ret_task = (weir_task){task, atom_load(&task->id)};
+    sanitize_release(task);
+    worker_place(worker, task);
+    return 0;
+}
+
+int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const void *arg,
+                     size_t arg_bytes)
+{
+    weir_task_spec spec = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name};
+
+    if (!worker_self()) return refuse_no_task("weir_spawn");
+    scope_check(scope, "weir_spawn");
+    if (__builtin_expect(!fn || arg_bytes > WEIR_ARG_BYTES_MAX || (arg_bytes > 0 && !arg), 0)) {
+        return check_spec(scope, &spec, name ? name : "task");
+    }
+    return spawn(scope, &spec, true, NULL);
+}
+
+int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes, const weir_task_spec *given,
+                          weir_task *ret_task)
+{
+    weir_task_spec spec;
+    int r;
+
+    if (!worker_self()) return refuse_no_task("weir_task_spawn");
+    scope_check(scope, "weir_task_spawn");
+    spec_copy(&spec, sizeof spec, given, spec_bytes);
+    r = check_spec(scope, &spec, spec.name ? spec.name : "task");
+    if (r < 0) return r;
+    return spawn(scope, &spec, false, ret_task);
+}
