@@ -111,6 +111,16 @@ void block_refresh(struct worker *worker, struct task *task)
     }
 }
 
+bool block_refresh_if_simple(struct worker *worker, struct task *task)
+{
+    if (task->state != TASK_PARKED) return false;
+    for (const struct block *block = task->top; block; block = block->outer) {
+        if (block->kind == BLOCK_SCOPE) return false;
+    }
+    block_refresh(worker, task);
+    return true;
+}
+
 void block_describe(const struct block *block, char *text, size_t bytes)
 {
     const struct timed_block *timed = (const struct timed_block *)block;

@@ -94,6 +94,10 @@ void block_pop(struct task *task, struct block *block);
  * open, and interrupt its wait if that is now due. On the task's worker. */
 void block_refresh(struct worker *worker, struct task *task);
 
+/* The same, if the task is parked and has no scope open, so that nothing is handed
+ * on: then it is safe in the middle of a walk over its siblings. False: not done. */
+bool block_refresh_if_simple(struct worker *worker, struct task *task);
+
 /* A word for a block in messages: "scope 'fetch' opened at main.c:12". */
 void block_describe(const struct block *block, char *text, size_t bytes);
 

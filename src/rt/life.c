@@ -370,6 +370,7 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
         scope->interrupted++;
     }
     keep = hand_over_result(scope, task);
+    if (!keep) atom_store(&task->id, 0); /* under the lock: handles are stale from here on */
     slot_return(scope);
     scope_settle(scope);
     scope_unlock(scope);

@@ -167,6 +167,7 @@ struct task *worker_finish(struct worker *worker, struct task *task);
 void worker_arrived(struct worker *worker);
 /* Make `worker` look at its mail if it sleeps. Any thread. */
 void worker_wake(struct worker *worker);
+/* Something is here to be run or delivered. */
 bool worker_has_work(struct worker *worker);
 /* Between two tasks: stand still for a dump that another worker takes, and take
  * the ones that were asked for. */

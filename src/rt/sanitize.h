@@ -42,12 +42,11 @@
 #endif
 #if WEIR_TSAN
 #include <sanitizer/tsan_interface.h>
-/* The scheduler's own data moves between tasks of a worker with no lock, which
- * strict mode would report: the scheduler is not looked at, only its users. */
-#define SANITIZE_SCHEDULER __attribute__((no_sanitize("thread")))
-#else
-#define SANITIZE_SCHEDULER
 #endif
+
+/* Always inline: ThreadSanitizer keeps a stack of calls per fiber, and a call that
+ * began on one fiber must not return on another. */
+#define SANITIZE_INLINE static inline __attribute__((always_inline))
 
 /* What a context (a task, or a worker's loop) carries for the sanitizers. */
 struct sanitize_context {
@@ -63,7 +62,7 @@ struct sanitize_context {
 };
 
 /* A stack was mapped, or is about to be unmapped. */
-static inline void sanitize_stack_mapped(void *low, size_t bytes)
+SANITIZE_INLINE void sanitize_stack_mapped(void *low, size_t bytes)
 {
 #if WEIR_ASAN
     __lsan_register_root_region(low, bytes);
@@ -72,7 +71,7 @@ static inline void sanitize_stack_mapped(void *low, size_t bytes)
 #endif
 }
 
-static inline void sanitize_stack_unmapped(void *low, size_t bytes)
+SANITIZE_INLINE void sanitize_stack_unmapped(void *low, size_t bytes)
 {
 #if WEIR_ASAN
     __lsan_unregister_root_region(low, bytes);
@@ -83,7 +82,7 @@ static inline void sanitize_stack_unmapped(void *low, size_t bytes)
 }
 
 /* A task begins its life on the stack [low, low+bytes). */
-static inline void sanitize_task_begin(struct sanitize_context *context, void *low, size_t bytes)
+SANITIZE_INLINE void sanitize_task_begin(struct sanitize_context *context, void *low, size_t bytes)
 {
 #if WEIR_ASAN
     __asan_unpoison_memory_region(low, bytes);
@@ -98,7 +97,7 @@ static inline void sanitize_task_begin(struct sanitize_context *context, void *l
 }
 
 /* The task has ended and its stack was left. */
-static inline void sanitize_task_end(struct sanitize_context *context)
+SANITIZE_INLINE void sanitize_task_end(struct sanitize_context *context)
 {
 #if WEIR_TSAN
     __tsan_destroy_fiber(context->fiber);
@@ -108,7 +107,7 @@ static inline void sanitize_task_end(struct sanitize_context *context)
 }
 
 /* The calling thread's own stack is a context too: a worker's loop. */
-static inline void sanitize_loop_begin(struct sanitize_context *context)
+SANITIZE_INLINE void sanitize_loop_begin(struct sanitize_context *context)
 {
 #if WEIR_TSAN
     context->fiber = __tsan_get_current_fiber();
@@ -117,7 +116,7 @@ static inline void sanitize_loop_begin(struct sanitize_context *context)
 }
 
 /* Directly before a switch; `last` if `from` is never resumed. */
-static inline void sanitize_switch(struct sanitize_context *from, struct sanitize_context *to,
+SANITIZE_INLINE void sanitize_switch(struct sanitize_context *from, struct sanitize_context *to,
                                    int last)
 {
 #if WEIR_ASAN
@@ -131,7 +130,7 @@ static inline void sanitize_switch(struct sanitize_context *from, struct sanitiz
 
 /* Directly after a switch arrived in `to`; `loop` is the worker's loop, whose
  * stack bounds are learnt at the first switch away from it. */
-static inline void sanitize_arrived(struct sanitize_context *to, struct sanitize_context *loop)
+SANITIZE_INLINE void sanitize_arrived(struct sanitize_context *to, struct sanitize_context *loop)
 {
 #if WEIR_ASAN
     const void *bottom = NULL;
@@ -147,7 +146,7 @@ static inline void sanitize_arrived(struct sanitize_context *to, struct sanitize
 
 /* Edges of strict mode: what happened before a release on `address` is seen after
  * an acquire of it. */
-static inline void sanitize_release(void *address)
+SANITIZE_INLINE void sanitize_release(void *address)
 {
 #if WEIR_TSAN
     __tsan_release(address);
@@ -155,7 +154,7 @@ static inline void sanitize_release(void *address)
     (void)address;
 }
 
-static inline void sanitize_acquire(void *address)
+SANITIZE_INLINE void sanitize_acquire(void *address)
 {
 #if WEIR_TSAN
     __tsan_acquire(address);

@@ -44,6 +44,20 @@ static inline void queue_push(struct run_queue *queue, struct task *task)
     queue->tail = task;
 }
 
+/* `next` runs next. By then its neighbour's stack and the task behind that should be
+ * on their way from memory: with many tasks each is a cache miss, and mostly a miss
+ * of the page tables too. */
+static inline void prefetch_ahead(struct task *next)
+{
+    struct task *second = next->run_next;
+    if (!second) return;
+    __builtin_prefetch(second->context.sp);
+    __builtin_prefetch((void *)((uintptr_t)second->context.sp + 64));
+    __builtin_prefetch(&second->wait);
+    __builtin_prefetch(&second->sibling);
+    __builtin_prefetch(second->run_next);
+}
+
 static inline struct task *queue_pop(struct run_queue *queue)
 {
     struct task *task = queue->head;
@@ -52,11 +66,7 @@ static inline struct task *queue_pop(struct run_queue *queue)
     if (!queue->head) {
         queue->tail = NULL;
     } else {
-        /* The one after it runs next: its stack is wanted in a moment, and the task
-         * behind that a moment later. */
-        __builtin_prefetch(queue->head->context.sp);
-        __builtin_prefetch((char *)queue->head->context.sp + 64);
-        __builtin_prefetch(queue->head->run_next);
+        prefetch_ahead(queue->head);
     }
     return task;
 }
@@ -114,11 +124,11 @@ static void place_anywhere(struct worker *worker, struct task *task)
 {
     lock_acquire(&worker->fresh_lock);
     queue_push(&worker->fresh, task);
-    atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + 1);
-    lock_release(&worker->fresh_lock);
     /* See the top: the task is visible before we look for a sleeper. */
-    atom_fence();
-    if (atom_load(&worker->runtime->sleeping) > 0 && atom_load(&worker->runtime->searching) == 0) {
+    atom_store_total(&worker->fresh_count, atom_load(&worker->fresh_count) + 1);
+    lock_release(&worker->fresh_lock);
+    if (atom_load_total(&worker->runtime->sleeping) > 0 &&
+        atom_load(&worker->runtime->searching) == 0) {
         wake_somebody(worker);
     }
 }
@@ -402,7 +412,7 @@ static bool fresh_anywhere(struct worker *worker)
 bool worker_has_work(struct worker *worker)
 {
     return worker->ready.head || worker->local_head || atom_load_total(&worker->inbox) ||
-           (worker->shared && fresh_anywhere(worker));
+           atom_load(&worker->fresh_count) > 0;
 }
 
 /* Waking a sleeping thread costs a hundred times what a short look around does; but
@@ -423,6 +433,10 @@ static bool search(struct worker *worker)
     }
     (void)atom_sub(&runtime->searching, 1);
     worker->spin_failures = found ? 0 : worker->spin_failures + 1;
+    /* While we searched, spawners relied on us and woke nobody. */
+    if (found && atom_load_total(&runtime->sleeping) > 0 && fresh_anywhere(worker)) {
+        wake_somebody(worker);
+    }
     return found;
 }
 
@@ -447,7 +461,7 @@ static int64_t wait_limit_ns(struct worker *worker)
 static int64_t trim(struct worker *worker, int64_t limit_ns)
 {
     weir_runtime *runtime = worker->runtime;
-    if (runtime->stacks.classes[runtime->default_class].hot_count == 0) return limit_ns;
+    if (atom_load(&runtime->stacks.classes[runtime->default_class].hot_count) == 0) return limit_ns;
     if (limit_ns >= TRIM_NS && worker->now_ns - worker->trimmed_ns >= TRIM_NS) {
         (void)stack_pool_trim(&runtime->stacks, TRIM_COUNT);
         worker->trimmed_ns = worker->now_ns;
@@ -465,8 +479,8 @@ static void wait_for_events(struct worker *worker)
     limit_ns = trim(worker, wait_limit_ns(worker));
     (void)atom_add(&runtime->sleeping, 1);
     atom_store_total(&worker->rest, WORKER_SLEEPING);
-    if (worker_has_work(worker) || atom_load_total(&runtime->ending) ||
-        atom_load_total(&runtime->pause)) {
+    if (worker_has_work(worker) || (worker->shared && fresh_anywhere(worker)) ||
+        atom_load_total(&runtime->ending) || atom_load_total(&runtime->pause)) {
         limit_ns = 0;
     }
     count = worker->kernel->queue_wait(worker->queue, limit_ns, worker->events, WORKER_EVENTS);

@@ -32,6 +32,7 @@ struct stack_slab {
     size_t bytes;
     unsigned size_class;
     uint64_t cold;        /* bit i: stack i is free and its memory untouched */
+    struct stack stacks[STACK_SLAB_COUNT];
 };
 _Static_assert(STACK_SLAB_COUNT == 64, "the cold stacks of a slab are the bits of one word");
 
@@ -146,11 +147,18 @@ static int slab_add(struct stack_pool *pool, unsigned size_class)
     }
     sanitize_stack_mapped(slab->memory, slab->bytes);
     for (unsigned i = 0; i < STACK_SLAB_COUNT; i++) {
+        struct stack *stack = &slab->stacks[i];
         r = guard_install(pool, slab->memory + i * stride);
         if (r < 0) {
             slab_free(pool, slab);
             return r == -EINTR ? -ENOMEM : r;
         }
+        list_init(&stack->node);
+        stack->slab = slab;
+        stack->low = slab->memory + i * stride + guard_bytes(pool);
+        stack->top = stack->low + class->bytes;
+        stack->index = (uint8_t)i;
+        stack->size_class = (uint8_t)size_class;
     }
     slab->cold = UINT64_MAX;
     list_init(&slab->node);
@@ -194,34 +202,30 @@ void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t co
 }
 
 /* A stack that was never used, or whose memory was given back. */
-static struct stack *cold_take(struct stack_pool *pool, unsigned size_class)
+static struct stack *cold_take(struct stack_pool_class *class)
 {
-    struct stack_pool_class *class = &pool->classes[size_class];
     struct list *first = list_first(&class->slabs);
     if (!first) return NULL;
 
     struct stack_slab *slab = container_of(first, struct stack_slab, node);
     unsigned index = (unsigned)__builtin_ctzll(slab->cold);
-    char *low = slab->memory + index * stride_bytes(pool, size_class) + guard_bytes(pool);
-    struct stack *stack;
 
     slab->cold &= slab->cold - 1;
     if (slab->cold == 0) list_remove(&slab->node);
-    stack = (struct stack *)(void *)(low + class->bytes) - 1;
-    stack = (struct stack *)((uintptr_t)stack & ~(uintptr_t)15);
-    list_init(&stack->node);
-    stack->slab = slab;
-    stack->low = low;
-    stack->index = index;
-    stack->size_class = size_class;
-    return stack;
+    return &slab->stacks[index];
+}
+
+/* The lock is held. */
+static void hot_count_add(struct stack_pool_class *class, int change)
+{
+    atom_store(&class->hot_count, atom_load(&class->hot_count) + (size_t)change);
 }
 
 static struct stack *hot_take(struct stack_pool_class *class)
 {
     struct list *node = list_pop(&class->hot);
     if (!node) return NULL;
-    class->hot_count--;
+    hot_count_add(class, -1);
     return container_of(node, struct stack, node);
 }
 
@@ -235,7 +239,7 @@ struct stack *stack_take(struct stack_pool *pool, struct stack_cache *cache, uns
     }
     lock_acquire(&pool->lock);
     stack = hot_take(class);
-    if (!stack) stack = cold_take(pool, size_class);
+    if (!stack) stack = cold_take(class);
     lock_release(&pool->lock);
     assert(stack); /* the credit's promise */
     return stack;
@@ -252,7 +256,7 @@ void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct sta
         for (unsigned i = 0; i < STACK_MOVE_COUNT; i++) {
             list_add_head(&class->hot, &cache->stacks[size_class][i]->node);
         }
-        class->hot_count += STACK_MOVE_COUNT;
+        hot_count_add(class, STACK_MOVE_COUNT);
         lock_release(&pool->lock);
         for (unsigned i = STACK_MOVE_COUNT; i < STACK_CACHE_MAX; i++) {
             cache->stacks[size_class][i - STACK_MOVE_COUNT] = cache->stacks[size_class][i];
@@ -269,7 +273,7 @@ void stack_cache_flush(struct stack_pool *pool, struct stack_cache *cache)
         while (cache->count[i] > 0) {
             struct stack *stack = cache->stacks[i][--cache->count[i]];
             list_add_head(&pool->classes[i].hot, &stack->node);
-            pool->classes[i].hot_count++;
+            hot_count_add(&pool->classes[i], 1);
         }
     }
     lock_release(&pool->lock);
@@ -286,15 +290,13 @@ size_t stack_pool_trim(struct stack_pool *pool, size_t count_max)
         while (count < count_max && (node = list_last(&class->hot))) {
             struct stack *stack = container_of(node, struct stack, node);
             struct stack_slab *slab = stack->slab;
-            unsigned index = stack->index;
-            char *low = stack->low;
 
             list_remove(node);
-            class->hot_count--;
+            hot_count_add(class, -1);
             /* If the advice fails the stack is merely not cold: its memory stays. */
-            (void)pool->kernel->advise(pool->kernel, low, class->bytes, MADV_DONTNEED);
+            (void)pool->kernel->advise(pool->kernel, stack->low, class->bytes, MADV_DONTNEED);
             if (slab->cold == 0) list_add_tail(&class->slabs, &slab->node);
-            slab->cold |= UINT64_C(1) << index;
+            slab->cold |= UINT64_C(1) << stack->index;
             count++;
         }
     }

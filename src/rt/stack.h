@@ -7,7 +7,7 @@
  *
  * Invariants: mapped >= credits given out + what workers may keep in their caches;
  * a stack is taken and given back on the same worker; the memory of a free stack
- * is not touched except its topmost bytes, which link it.
+ * is never touched: its description lies in its slab.
  * Threads: the pool has a lock; a cache belongs to its worker.
  */
 #ifndef WEIR_RT_STACK_H
@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "base/list.h"
 #include "rt/kernel.h"
 #include "rt/lock.h"
@@ -34,19 +35,19 @@ enum {
 
 struct stack_slab;
 
-/* Lies in the topmost bytes of its own stack; the task's frames begin below it. */
 struct stack {
     struct list node;        /* in a pool's hot list, else unused */
     struct stack_slab *slab;
     char *low;               /* lowest usable byte, directly above the guard */
-    unsigned index;          /* in its slab */
-    unsigned size_class;
+    char *top;               /* first byte above it: frames begin here */
+    uint8_t index;           /* in its slab */
+    uint8_t size_class;
 };
 
 struct stack_pool_class {
     size_t bytes;             /* usable */
     struct list hot;          /* free stacks that were used, most recent first */
-    size_t hot_count;
+    ATOM(size_t) hot_count;   /* written under the lock, looked at without */
     struct list slabs;        /* that have untouched or given-back stacks */
     size_t mapped;            /* stacks */
     size_t credits;           /* given out */
@@ -95,15 +96,15 @@ size_t stack_pool_trim(struct stack_pool *pool, size_t count_max);
 void stack_cache_flush(struct stack_pool *pool, struct stack_cache *cache);
 
 /* Top of the usable part (16-byte aligned): where frames begin. */
-static inline char *stack_top(struct stack *stack)
+static inline char *stack_top(const struct stack *stack)
 {
-    return (char *)stack;
+    return stack->top;
 }
 
 /* The usable bytes of the stack. */
 static inline size_t stack_bytes(const struct stack *stack)
 {
-    return (size_t)((const char *)stack - stack->low);
+    return (size_t)(stack->top - stack->low);
 }
 
 /* Bytes that were ever touched since the stack's memory was last given back. */

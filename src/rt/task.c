@@ -250,7 +250,9 @@ int weir_task_join(weir_task handle, int *ret_result)
     if (!self) return refuse_no_task("weir_task_join");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    if (handle.ref == self) return refuse("task '%s': a task cannot join itself", self->name);
+    if (handle.ref == self && handle.id == atom_load(&self->id)) {
+        return refuse("task '%s': a task cannot join itself", self->name);
+    }
     if (!handle_lock(handle, &task, &scope)) return WEIR_ECLOSED;
     if (!task->has_handle || task->joiner) {
         bool in_use = task->joiner != NULL;
@@ -261,6 +263,7 @@ int weir_task_join(weir_task handle, int *ret_result)
     if (task->ended) {
         wait.result = task->result;
         list_remove(&task->sibling);
+        atom_store(&task->id, 0); /* before anybody else can lock: the handle is used up */
         lock_release_if(&scope->lock, worker->shared);
         task_release(worker, task);
     } else {

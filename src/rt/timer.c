@@ -53,20 +53,13 @@ static void sleep_over(struct worker *worker, struct timer *timer)
 static bool sleep_abort(struct task *task, void *object)
 {
     struct sleep_wait *wait = object;
-    /* Not armed: the timer has fired and the wake-up is on its way, unless the sleep
-     * has no end and never was armed. */
-    if (!wheel_timer_armed(&wait->timer.wheel)) return wait->timer.wheel.at_ns == INT64_MAX;
     timer_disarm(atom_load(&task->home), &wait->timer);
-    return true;
+    return true; /* a timer that has fired has made the task ready already */
 }
 
 static void sleep_describe(const void *object, char *text, size_t bytes)
 {
     const struct sleep_wait *wait = object;
-    if (wait->timer.wheel.at_ns == INT64_MAX) {
-        (void)snprintf(text, bytes, "until cancelled");
-        return;
-    }
     int64_t left_ns = wait->timer.wheel.at_ns - weir_now_ns();
     (void)snprintf(text, bytes, "%lld ms left", (long long)(left_ns / 1000000));
 }
@@ -75,6 +68,18 @@ static const struct wait_kind wait_sleep = {
     .name = "sleep",
     .abort = sleep_abort,
     .describe = sleep_describe,
+};
+
+/* Without a timer there is nothing to take the task out of. */
+static bool forever_abort(struct task *task, void *object)
+{
+    (void)task, (void)object;
+    return true;
+}
+
+static const struct wait_kind wait_forever = {
+    .name = "sleep for ever",
+    .abort = forever_abort,
 };
 
 int weir_sleep(int64_t ms)
@@ -87,14 +92,11 @@ int weir_sleep(int64_t ms)
     if (!self) return refuse_no_task("weir_sleep");
     r = task_enter(self, ms == WEIR_FOREVER ? ENTER_IO : ENTER_PLAIN);
     if (r < 0) return r;
+    if (ms == WEIR_FOREVER) return task_park(self, &wait_forever, NULL);
     wait.task = self;
     timer_init(&wait.timer, sleep_over);
-    if (ms == WEIR_FOREVER) {
-        wait.timer.wheel.at_ns = INT64_MAX;
-    } else {
-        int64_t now_ns = worker->kernel->now_ns(worker->kernel);
-        timer_arm(worker, &wait.timer, time_after_ms(now_ns, ms));
-    }
+    timer_arm(worker, &wait.timer,
+              time_after_ms(worker->kernel->now_ns(worker->kernel), ms));
     return task_park(self, &wait_sleep, &wait);
 }
 

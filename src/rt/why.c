@@ -12,10 +12,10 @@
 
 enum { WHY_BYTES = 256 };
 
-/* For threads that run no task, and when there is no memory for the task's own. */
+/* For threads that run no task. */
 static _Thread_local char thread_why[WHY_BYTES];
 
-static void record(const char *format, va_list arguments)
+static __attribute__((format(printf, 1, 0))) void record(const char *format, va_list arguments)
 {
     struct task *self = task_self();
     char *text = thread_why;
@@ -23,15 +23,17 @@ static void record(const char *format, va_list arguments)
     if (self) {
         if (!self->why) self->why = mem_alloc(WHY_BYTES);
         self->has_extras = true;
-        if (self->why) text = self->why;
+        text = self->why;
     }
+    if (!text) return; /* no memory for a sentence; the code itself is returned */
     (void)vsnprintf(text, WHY_BYTES, format, arguments);
 }
 
 const char *weir_why(void)
 {
     struct task *self = task_self();
-    return self && self->why ? self->why : thread_why;
+    if (!self) return thread_why;
+    return self->why ? self->why : "";
 }
 
 int refuse(const char *format, ...)

@@ -6,6 +6,10 @@
 
 #include "rt/switch.h"
 #include "rt/task.h"
+#include "watch/symbol.h"
+
+/* Frames of the library above its public call. */
+enum { PUBLIC_CALL_DEPTH_MAX = 8 };
 
 struct collecting {
     struct backtrace *backtrace;
@@ -52,7 +56,7 @@ static void collect(void *arg)
     (void)_Unwind_Backtrace(take_frame, arg);
 }
 
-void backtrace_parked(void *context, const void *low, const void *top,
+void backtrace_parked(const struct switch_context *context, const void *low, const void *top,
                       struct backtrace *ret_backtrace)
 {
     struct collecting collecting = {
@@ -75,4 +79,18 @@ __attribute__((noinline)) void backtrace_here(struct backtrace *ret_backtrace)
 
     memset(ret_backtrace, 0, sizeof *ret_backtrace);
     (void)_Unwind_Backtrace(take_frame, &collecting);
+}
+
+unsigned backtrace_first(const struct backtrace *backtrace, struct symbol_table *symbols)
+{
+    static const char prefix[] = "weir_";
+    struct symbol symbol;
+
+    for (unsigned i = 0; i < backtrace->count && i < PUBLIC_CALL_DEPTH_MAX; i++) {
+        if (symbol_find(symbols, backtrace->frames[i], &symbol) == 0 && symbol.name &&
+            strncmp(symbol.name, prefix, sizeof prefix - 1) == 0) {
+            return i;
+        }
+    }
+    return 0;
 }

@@ -17,6 +17,9 @@
 
 enum { BACKTRACE_FRAMES_MAX = 32 };
 
+struct switch_context;
+struct symbol_table;
+
 struct backtrace {
     unsigned count;
     bool cut; /* there are more frames than fit */
@@ -24,12 +27,16 @@ struct backtrace {
     uintptr_t frames[BACKTRACE_FRAMES_MAX];
 };
 
-/* The frames of a parked context (rt/switch.h) on the stack [low, top): from whoever
- * called switch_to() to the function that task_main() called. */
-void backtrace_parked(void *context, const void *low, const void *top,
+/* The frames of a parked context (rt/switch.h) on the stack [low, top): from the function
+ * that switched away to the one that task_main() called. */
+void backtrace_parked(const struct switch_context *context, const void *low, const void *top,
                       struct backtrace *ret_backtrace);
 
 /* The same for the caller, from its own frame on. */
 void backtrace_here(struct backtrace *ret_backtrace);
+
+/* The first frame that means something to the library's user: the public call, if
+ * one is near the top. Else 0. */
+unsigned backtrace_first(const struct backtrace *backtrace, struct symbol_table *symbols);
 
 #endif

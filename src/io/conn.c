@@ -1,0 +1,384 @@
+/* conn.c - connections: made, read, written, closed. */
+#include "io/conn.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#include "rt/mem.h"
+
+const char conn_idle_reader[] = "an idle wait";
+
+static const struct wait_kind wait_read = {
+    .name = "read",
+    .abort = pollable_abort,
+    .describe = pollable_describe,
+};
+
+static const struct wait_kind wait_write = {
+    .name = "write",
+    .abort = pollable_abort,
+    .describe = pollable_describe,
+};
+
+/* ---- Making ---- */
+
+int conn_prepare(weir_conn **ret_conn)
+{
+    weir_conn *conn = mem_alloc_zeroed(sizeof *conn);
+    int r;
+
+    if (!conn) return -ENOMEM;
+    r = pollable_new(-1, &conn->pollable);
+    if (r < 0) {
+        mem_free(conn);
+        return r;
+    }
+    conn->fd = -1;
+    *ret_conn = conn;
+    return 0;
+}
+
+void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transport transport)
+{
+    conn->fd = take_fd;
+    /* Not registered yet, so nobody else looks at it. */
+    conn->pollable->fd = take_fd;
+    conn->is_socket = is_socket;
+    conn->transport = transport;
+}
+
+void conn_abandon(weir_conn *conn)
+{
+    pollable_free(conn->pollable, "");
+    mem_free(conn);
+}
+
+/* Two connections with a descriptor each, or none. */
+static int prepare_pair(weir_conn *conns[2])
+{
+    int r = conn_prepare(&conns[0]);
+    if (r < 0) return r;
+    r = conn_prepare(&conns[1]);
+    if (r < 0) conn_abandon(conns[0]);
+    return r;
+}
+
+static int finish_pair(weir_conn *conns[2], const int fds[2], int r, bool is_socket)
+{
+    if (r < 0) {
+        conn_abandon(conns[0]);
+        conn_abandon(conns[1]);
+        return r;
+    }
+    for (int i = 0; i < 2; i++) {
+        conn_adopt(conns[i], fds[i], is_socket, is_socket ? WEIR_UNIX : WEIR_TRANSPORT_NONE);
+    }
+    return 0;
+}
+
+int weir_pipe(weir_conn **ret_reader, weir_conn **ret_writer)
+{
+    struct worker *worker = worker_self();
+    weir_conn *conns[2];
+    int fds[2];
+    int r;
+
+    if (!worker) return refuse_no_task("weir_pipe");
+    r = prepare_pair(conns);
+    if (r < 0) return r;
+    r = finish_pair(conns, fds, worker->kernel->pipe(worker->kernel, fds), false);
+    if (r < 0) return r;
+    *ret_reader = conns[0];
+    *ret_writer = conns[1];
+    return 0;
+}
+
+int weir_socketpair(weir_conn **ret_a, weir_conn **ret_b)
+{
+    struct worker *worker = worker_self();
+    weir_conn *conns[2];
+    int fds[2];
+    int r;
+
+    if (!worker) return refuse_no_task("weir_socketpair");
+    r = prepare_pair(conns);
+    if (r < 0) return r;
+    r = worker->kernel->socketpair(worker->kernel, AF_UNIX, SOCK_STREAM, fds);
+    r = finish_pair(conns, fds, r, true);
+    if (r < 0) return r;
+    *ret_a = conns[0];
+    *ret_b = conns[1];
+    return 0;
+}
+
+/* What kind of descriptor it is; other families of sockets are read and written as
+ * well, they only have no address that we could tell. */
+static int find_out(const struct kernel *kernel, int fd, bool *ret_is_socket,
+                    enum weir_transport *ret_transport)
+{
+    int type = 0;
+    socklen_t bytes = sizeof type;
+    int r = kernel->getsockopt(kernel, fd, SOL_SOCKET, SO_TYPE, &type, &bytes);
+
+    if (r < 0 && r != -ENOTSOCK) return r;
+    *ret_is_socket = r == 0;
+    *ret_transport = WEIR_TRANSPORT_NONE;
+    if (r == 0) *ret_transport = type == SOCK_DGRAM ? WEIR_UDP : WEIR_TCP;
+    return 0;
+}
+
+/* Whether it can be waited on shows only when it is registered. */
+static int check_pollable(struct worker *worker, int fd, const weir_conn *conn)
+{
+    int r = worker->kernel->queue_watch(worker->queue, fd, (uint64_t)(uintptr_t)conn);
+    if (r < 0) return r;
+    worker->kernel->queue_unwatch(worker->queue, fd);
+    return 0;
+}
+
+int weir_conn_from_fd(int take_fd, weir_conn **ret_conn)
+{
+    struct worker *worker = worker_self();
+    enum weir_transport transport;
+    bool is_socket;
+    weir_conn *conn;
+    int r;
+
+    if (!worker) return refuse_no_task("weir_conn_from_fd");
+    r = find_out(worker->kernel, take_fd, &is_socket, &transport);
+    if (r < 0) return r;
+    r = conn_prepare(&conn);
+    if (r < 0) return r;
+    r = check_pollable(worker, take_fd, conn);
+    if (r < 0) goto fail;
+    r = worker->kernel->set_nonblocking(worker->kernel, take_fd);
+    if (r < 0) goto fail;
+    conn_adopt(conn, take_fd, is_socket, transport);
+    *ret_conn = conn;
+    return 0;
+
+fail:
+    conn_abandon(conn);
+    return r;
+}
+
+/* ---- Closing and asking ---- */
+
+static void check_unclaimed(const weir_conn *conn, io_claim *claim, const char *doing)
+{
+    const void *owner = atom_load_acquire(claim);
+
+    if (!owner) return;
+    if (owner == conn_idle_reader) {
+        misuse("weir_conn_close: the connection (descriptor %d) is in an idle wait, which ends with "
+               "its callback",
+               conn->fd);
+    }
+    misuse("weir_conn_close: task '%s' is %s the connection (descriptor %d)",
+           ((const struct task *)owner)->name, doing, conn->fd);
+}
+
+void weir_conn_close(weir_conn *conn)
+{
+    const struct kernel *kernel;
+
+    if (!conn) return;
+    kernel = conn->pollable->runtime->kernel;
+    check_unclaimed(conn, &conn->reader, "reading");
+    check_unclaimed(conn, &conn->writer, "writing");
+    pollable_free(conn->pollable, "weir_conn_close");
+    (void)kernel->close(kernel, conn->fd);
+    mem_free(conn);
+}
+
+int weir_conn_shutdown(weir_conn *conn, int how)
+{
+    const struct kernel *kernel = conn->pollable->runtime->kernel;
+    return kernel->shutdown(kernel, conn->fd, how);
+}
+
+int weir_conn_fd(const weir_conn *conn)
+{
+    return conn->fd;
+}
+
+int weir_conn_local(const weir_conn *conn, weir_address *ret_address)
+{
+    return address_of_socket(conn->pollable->runtime->kernel, conn->fd, false, conn->transport,
+                             ret_address);
+}
+
+int weir_conn_peer(const weir_conn *conn, weir_address *ret_address)
+{
+    return address_of_socket(conn->pollable->runtime->kernel, conn->fd, true, conn->transport,
+                             ret_address);
+}
+
+bool conn_readable_now(const weir_conn *conn)
+{
+    const struct kernel *kernel = conn->pollable->runtime->kernel;
+    ssize_t n;
+    char byte;
+
+    if (!conn->is_socket) return true;
+    do {
+        n = kernel->recv(kernel, conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    } while (n == -EINTR);
+    return n != -EAGAIN;
+}
+
+/* ---- Moving bytes ---- */
+
+static ssize_t try_read(const weir_conn *conn, const struct iovec *parts, int count)
+{
+    const struct kernel *kernel = worker_self()->kernel;
+
+    if (count == 1) {
+        void *data = parts->iov_base;
+        if (conn->is_socket) return kernel->recv(kernel, conn->fd, data, parts->iov_len, 0);
+        return kernel->read(kernel, conn->fd, data, parts->iov_len);
+    }
+    if (conn->is_socket) {
+        struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
+                                 .msg_iovlen = (size_t)count};
+        return kernel->recvmsg(kernel, conn->fd, &message, 0);
+    }
+    return kernel->readv(kernel, conn->fd, parts, count);
+}
+
+static ssize_t try_write(const weir_conn *conn, const struct iovec *parts, int count)
+{
+    const struct kernel *kernel = worker_self()->kernel;
+
+    if (count == 1) {
+        const void *data = parts->iov_base;
+        if (conn->is_socket) return kernel->send(kernel, conn->fd, data, parts->iov_len, 0);
+        return kernel->write(kernel, conn->fd, data, parts->iov_len);
+    }
+    if (conn->is_socket) {
+        struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
+                                 .msg_iovlen = (size_t)count};
+        return kernel->sendmsg(kernel, conn->fd, &message, 0);
+    }
+    return kernel->writev(kernel, conn->fd, parts, count);
+}
+
+/* The caller has the claim and has called task_enter. A result that is there is
+ * returned even if a cancel came at the same time: the next call sees that. */
+static ssize_t read_some(struct task *self, weir_conn *conn, const struct iovec *parts, int count)
+{
+    for (;;) {
+        ssize_t n = try_read(conn, parts, count);
+        int r;
+        if (n == -EINTR) continue;
+        if (n != -EAGAIN) return n;
+        r = io_wait(self, conn->pollable, READY_IN, &wait_read);
+        if (r < 0) return r;
+    }
+}
+
+static ssize_t write_some(struct task *self, weir_conn *conn, const struct iovec *parts, int count)
+{
+    for (;;) {
+        ssize_t n = try_write(conn, parts, count);
+        int r;
+        if (n == -EINTR) continue;
+        if (n != -EAGAIN) return n;
+        r = io_wait(self, conn->pollable, READY_OUT, &wait_write);
+        if (r < 0) return r;
+    }
+}
+
+typedef ssize_t (*move_fn)(struct task *self, weir_conn *conn, const struct iovec *parts,
+                           int count);
+
+static bool is_empty(const struct iovec *parts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > 0) return false;
+    }
+    return true;
+}
+
+/* One call that moves what it can. */
+static ssize_t move_once(const char *call, weir_conn *conn, io_claim *claim, move_fn move,
+                         const struct iovec *parts, int count)
+{
+    struct task *self = task_self();
+    ssize_t n;
+    int r;
+
+    if (!self) return refuse_no_task(call);
+    r = task_enter(self, ENTER_IO);
+    if (r < 0) return r;
+    if (count < 0 || count > IOV_MAX) return -EINVAL;
+    if (is_empty(parts, count)) return 0;
+    if (!io_claim_take(claim, conn->pollable->runtime->shared, self)) return WEIR_EINUSE;
+    n = move(self, conn, parts, count);
+    io_claim_give_back(claim);
+    return n;
+}
+
+/* Until all is moved: 0, or the error, or WEIR_ECLOSED at the end of the stream.
+ * Cancellation and the budget are looked at before each step. */
+static int move_all(const char *call, weir_conn *conn, io_claim *claim, move_fn move, void *data,
+                    size_t bytes, size_t *ret_moved)
+{
+    struct task *self = task_self();
+    size_t moved = 0;
+    int r;
+
+    if (ret_moved) *ret_moved = 0;
+    if (!self) return refuse_no_task(call);
+    if (!io_claim_take(claim, conn->pollable->runtime->shared, self)) return WEIR_EINUSE;
+    do {
+        struct iovec rest = {(char *)data + moved, bytes - moved};
+        ssize_t n;
+
+        r = task_enter(self, ENTER_IO);
+        if (r < 0 || rest.iov_len == 0) break;
+        n = move(self, conn, &rest, 1);
+        if (n > 0) {
+            moved += (size_t)n;
+        } else {
+            r = n < 0 ? (int)n : WEIR_ECLOSED;
+        }
+    } while (r == 0 && moved < bytes);
+    io_claim_give_back(claim);
+    if (ret_moved) *ret_moved = moved;
+    return r;
+}
+
+ssize_t weir_conn_read(weir_conn *conn, void *data, size_t bytes)
+{
+    struct iovec part = {data, bytes};
+    return move_once("weir_conn_read", conn, &conn->reader, read_some, &part, 1);
+}
+
+ssize_t weir_conn_readv(weir_conn *conn, const struct iovec *parts, int parts_count)
+{
+    return move_once("weir_conn_readv", conn, &conn->reader, read_some, parts, parts_count);
+}
+
+ssize_t weir_conn_write(weir_conn *conn, const void *data, size_t bytes)
+{
+    struct iovec part = {(void *)(uintptr_t)data, bytes};
+    return move_once("weir_conn_write", conn, &conn->writer, write_some, &part, 1);
+}
+
+ssize_t weir_conn_writev(weir_conn *conn, const struct iovec *parts, int parts_count)
+{
+    return move_once("weir_conn_writev", conn, &conn->writer, write_some, parts, parts_count);
+}
+
+int weir_conn_send_all(weir_conn *conn, const void *data, size_t bytes, size_t *ret_sent)
+{
+    return move_all("weir_conn_send_all", conn, &conn->writer, write_some,
+                    (void *)(uintptr_t)data, bytes, ret_sent);
+}
+
+int weir_conn_read_exact(weir_conn *conn, void *data, size_t bytes, size_t *ret_received)
+{
+    return move_all("weir_conn_read_exact", conn, &conn->reader, read_some, data, bytes,
+                    ret_received);
+}

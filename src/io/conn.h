@@ -1,0 +1,40 @@
+/* conn.h - what a connection is inside, and how one is made.
+ *
+ * Making one has two steps, so that memory is there before the descriptor: an
+ * accept that finds no memory has then taken nothing from the backlog.
+ *
+ *     conn_prepare ──▶ no descriptor yet ──conn_adopt──▶ a connection
+ *                              │ conn_abandon                │ weir_conn_close
+ *                              ▼                             ▼
+ *
+ * Invariants: `reader` and `writer` are held for the duration of each call, and
+ * `reader` for the duration of an idle wait, so that no two are interleaved.
+ */
+#ifndef WEIR_IO_CONN_H
+#define WEIR_IO_CONN_H
+
+#include "io/io.h"
+
+struct weir_conn {
+    struct pollable *pollable;
+    int fd;
+    bool is_socket;
+    enum weir_transport transport;
+    io_claim reader; /* a task, or conn_idle_reader */
+    io_claim writer;
+};
+
+/* Owns `reader` of a connection that an idle wait has. */
+extern const char conn_idle_reader[];
+
+/* On a worker. */
+int conn_prepare(weir_conn **ret_conn);
+void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transport transport);
+/* Only before conn_adopt. */
+void conn_abandon(weir_conn *conn);
+
+/* Is there something to read, or the end, or an error: would a read not wait? For
+ * descriptors that cannot be looked into the answer is yes. */
+bool conn_readable_now(const weir_conn *conn);
+
+#endif

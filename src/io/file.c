@@ -1,0 +1,435 @@
+/* file.c - files and paths, as calls of the bounded file executor.
+ *
+ * A call owns everything it touches: copies of paths and data, and a share of the
+ * open file. So a caller that is cancelled goes on at once, and what the call leaves
+ * behind (a descriptor that was opened, a listing) is freed by `discard`.
+ *
+ * A file's descriptor is closed when its last share is given back. An orphaned write
+ * therefore never lands in another file that got the same number.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <weir/file.h>
+
+#include "io/listing.h"
+#include "rt/blocking.h"
+#include "rt/kernel.h"
+#include "rt/mem.h"
+#include "rt/runtime.h"
+#include "rt/task.h"
+
+struct weir_file {
+    int fd;
+    ATOM(unsigned) shares; /* its user's, and one for each call */
+};
+
+struct file_call;
+
+/* A row of the table: what the dump calls it, and what a thread does. */
+struct file_operation {
+    const char *name;
+    ssize_t (*run)(const struct kernel *kernel, struct file_call *call);
+};
+
+struct file_call {
+    struct blocking_call call;
+    const struct file_operation *operation;
+    ssize_t result;
+    weir_file *file;        /* a share, or NULL */
+    int fd;                 /* of close: the descriptor itself; of open: what it gave, or -1 */
+    int flags;
+    mode_t mode;
+    bool data_only;
+    int64_t offset;
+    size_t bytes;
+    size_t entries_max;
+    struct stat stat;
+    weir_listing *listing;
+    const char *to;         /* the second path, in memory[] */
+    char memory[];          /* path, or two of them, or data */
+};
+
+static ssize_t run_open(const struct kernel *kernel, struct file_call *call)
+{
+    call->fd = kernel->open(kernel, call->memory, call->flags, call->mode);
+    return call->fd < 0 ? call->fd : 0;
+}
+
+static ssize_t run_close(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->close(kernel, call->fd);
+}
+
+static ssize_t run_read(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->pread(kernel, call->file->fd, call->memory, call->bytes, call->offset);
+}
+
+static ssize_t run_write(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->pwrite(kernel, call->file->fd, call->memory, call->bytes, call->offset);
+}
+
+static ssize_t run_sync(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->fsync(kernel, call->file->fd, call->data_only);
+}
+
+static ssize_t run_file_stat(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->fstat(kernel, call->file->fd, &call->stat);
+}
+
+static ssize_t run_path_stat(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->stat(kernel, call->memory, &call->stat);
+}
+
+static ssize_t run_rename(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->rename(kernel, call->memory, call->to);
+}
+
+static ssize_t run_unlink(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->unlink(kernel, call->memory);
+}
+
+static ssize_t run_mkdir(const struct kernel *kernel, struct file_call *call)
+{
+    return kernel->mkdir(kernel, call->memory, call->mode);
+}
+
+static ssize_t run_list(const struct kernel *kernel, struct file_call *call)
+{
+    return listing_fill(kernel, call->memory, call->entries_max, &call->listing);
+}
+
+enum file_operations {
+    FILE_OPEN,
+    FILE_CLOSE,
+    FILE_READ,
+    FILE_WRITE,
+    FILE_SYNC,
+    FILE_STAT,
+    PATH_STAT,
+    PATH_RENAME,
+    PATH_UNLINK,
+    PATH_MKDIR,
+    PATH_LIST,
+    FILE_OPERATIONS,
+};
+
+static const struct file_operation operations[FILE_OPERATIONS] = {
+    [FILE_OPEN] = {"open", run_open},
+    [FILE_CLOSE] = {"close", run_close},
+    [FILE_READ] = {"read", run_read},
+    [FILE_WRITE] = {"write", run_write},
+    [FILE_SYNC] = {"fsync", run_sync},
+    [FILE_STAT] = {"fstat", run_file_stat},
+    [PATH_STAT] = {"stat", run_path_stat},
+    [PATH_RENAME] = {"rename", run_rename},
+    [PATH_UNLINK] = {"unlink", run_unlink},
+    [PATH_MKDIR] = {"mkdir", run_mkdir},
+    [PATH_LIST] = {"list", run_list},
+};
+
+/* ---- The life of a call ---- */
+
+static struct file_call *call_of(struct blocking_call *call)
+{
+    return container_of(call, struct file_call, call);
+}
+
+static void call_run(struct blocking_call *blocking)
+{
+    struct file_call *call = call_of(blocking);
+
+    do call->result = call->operation->run(blocking->kernel, call);
+    while (call->result == -EINTR);
+}
+
+static void file_give_back(const struct kernel *kernel, weir_file *file)
+{
+    if (atom_sub(&file->shares, 1) > 1) return;
+    (void)kernel->close(kernel, file->fd);
+    mem_free(file);
+}
+
+static void call_discard(struct blocking_call *blocking)
+{
+    struct file_call *call = call_of(blocking);
+    const struct kernel *kernel = blocking->kernel;
+
+    if (call->operation == &operations[FILE_OPEN] && call->fd >= 0) {
+        (void)kernel->close(kernel, call->fd);
+    }
+    if (call->file) file_give_back(kernel, call->file);
+    weir_listing_free(call->listing);
+    mem_free(call);
+}
+
+static struct file_call *call_new(enum file_operations operation, size_t memory_bytes)
+{
+    struct file_call *call = mem_alloc(sizeof *call + memory_bytes);
+
+    if (!call) return NULL;
+    memset(call, 0, sizeof *call);
+    call->operation = &operations[operation];
+    call->call.name = call->operation->name;
+    call->call.run = call_run;
+    call->call.discard = call_discard;
+    call->fd = -1;
+    return call;
+}
+
+/* 0: it has run, `call` is the caller's to read and to discard. */
+static int call_submit(struct file_call *take_call)
+{
+    return blocking_run(&worker_self()->runtime->files, &take_call->call, false);
+}
+
+/* For calls whose only answer is their result. */
+static ssize_t call_finish(struct file_call *take_call)
+{
+    int r = call_submit(take_call);
+    ssize_t result;
+
+    if (r < 0) return r;
+    result = take_call->result;
+    call_discard(&take_call->call);
+    return result;
+}
+
+/* What every call begins with. */
+static int begin(const char *name)
+{
+    struct task *self = task_self();
+    if (!self) return refuse_no_task(name);
+    return task_enter(self, ENTER_IO);
+}
+
+/* A call about a path, with room for another one behind it. */
+static int begin_path(const char *name, enum file_operations operation, const char *path,
+                      const char *to, struct file_call **ret_call)
+{
+    size_t path_bytes;
+    size_t to_bytes = 0;
+    struct file_call *call;
+    int r = begin(name);
+
+    if (r < 0) return r;
+    if (!path) return refuse("%s: path is NULL", name);
+    path_bytes = strnlen(path, PATH_MAX) + 1;
+    if (to) to_bytes = strnlen(to, PATH_MAX) + 1;
+    if (path_bytes > PATH_MAX || to_bytes > PATH_MAX) return -ENAMETOOLONG;
+    call = call_new(operation, path_bytes + to_bytes);
+    if (!call) return -ENOMEM;
+    memcpy(call->memory, path, path_bytes);
+    if (to) {
+        memcpy(call->memory + path_bytes, to, to_bytes);
+        call->to = call->memory + path_bytes;
+    }
+    (void)snprintf(call->call.detail, sizeof call->call.detail, "%s", path);
+    *ret_call = call;
+    return 0;
+}
+
+/* A call about an open file. */
+static int begin_file(const char *name, enum file_operations operation, weir_file *file,
+                      size_t bytes, int64_t offset, struct file_call **ret_call)
+{
+    struct file_call *call;
+    int r = begin(name);
+
+    if (r < 0) return r;
+    if (bytes > WEIR_FILE_IO_BYTES_MAX) bytes = WEIR_FILE_IO_BYTES_MAX;
+    call = call_new(operation, bytes);
+    if (!call) return -ENOMEM;
+    (void)atom_add(&file->shares, 1);
+    call->file = file;
+    call->bytes = bytes;
+    call->offset = offset;
+    (void)snprintf(call->call.detail, sizeof call->call.detail, "descriptor %d", file->fd);
+    *ret_call = call;
+    return 0;
+}
+
+/* ---- Files ---- */
+
+int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_file)
+{
+    struct file_call *call;
+    weir_file *file;
+    int r = begin_path("weir_file_open", FILE_OPEN, path, NULL, &call);
+
+    if (r < 0) return r;
+    file = mem_alloc(sizeof *file);
+    if (!file) {
+        mem_free(call);
+        return -ENOMEM;
+    }
+    call->flags = flags;
+    call->mode = mode;
+    r = call_submit(call);
+    if (r < 0) goto fail;
+    r = (int)call->result;
+    file->fd = call->fd;
+    call->fd = -1;
+    call_discard(&call->call);
+    if (r < 0) goto fail;
+    atom_store(&file->shares, 1);
+    *ret_file = file;
+    return 0;
+
+fail:
+    mem_free(file);
+    return r;
+}
+
+/* Close on this thread: when the executor cannot be used. */
+static int close_here(int fd)
+{
+    struct worker *worker = worker_self();
+    const struct kernel *kernel = worker ? worker->kernel : kernel_current();
+    return kernel->close(kernel, fd);
+}
+
+static int close_descriptor(struct task *self, int fd)
+{
+    struct file_call *call = call_new(FILE_CLOSE, 0);
+    int r;
+
+    if (!call) return close_here(fd);
+    /* A task that is cancelled closes all the same; it only may not hog the worker. */
+    (void)task_enter(self, ENTER_PLAIN);
+    call->fd = fd;
+    (void)snprintf(call->call.detail, sizeof call->call.detail, "descriptor %d", fd);
+    r = blocking_run(&worker_self()->runtime->files, &call->call, true);
+    if (r < 0) return close_here(fd); /* it never ran */
+    r = (int)call->result;
+    call_discard(&call->call);
+    return r;
+}
+
+int weir_file_close(weir_file *take_file)
+{
+    struct task *self = task_self();
+    int fd;
+
+    if (!take_file) return 0;
+    fd = take_file->fd;
+    if (atom_sub(&take_file->shares, 1) > 1) return -EINPROGRESS;
+    mem_free(take_file);
+    return self ? close_descriptor(self, fd) : close_here(fd);
+}
+
+ssize_t weir_file_read(weir_file *file, void *data, size_t bytes, int64_t offset)
+{
+    struct file_call *call;
+    ssize_t n = begin_file("weir_file_read", FILE_READ, file, bytes, offset, &call);
+
+    if (n < 0) return n;
+    n = call_submit(call);
+    if (n < 0) return n;
+    n = call->result;
+    if (n > 0) memcpy(data, call->memory, (size_t)n);
+    call_discard(&call->call);
+    return n;
+}
+
+ssize_t weir_file_write(weir_file *file, const void *data, size_t bytes, int64_t offset)
+{
+    struct file_call *call;
+    int r = begin_file("weir_file_write", FILE_WRITE, file, bytes, offset, &call);
+
+    if (r < 0) return r;
+    if (call->bytes > 0) memcpy(call->memory, data, call->bytes);
+    return call_finish(call);
+}
+
+int weir_file_sync(weir_file *file, bool data_only)
+{
+    struct file_call *call;
+    int r = begin_file("weir_file_sync", FILE_SYNC, file, 0, 0, &call);
+
+    if (r < 0) return r;
+    call->data_only = data_only;
+    return (int)call_finish(call);
+}
+
+static int finish_stat(struct file_call *take_call, struct stat *ret_stat)
+{
+    int r = call_submit(take_call);
+
+    if (r < 0) return r;
+    r = (int)take_call->result;
+    if (r == 0) *ret_stat = take_call->stat;
+    call_discard(&take_call->call);
+    return r;
+}
+
+int weir_file_stat(weir_file *file, struct stat *ret_stat)
+{
+    struct file_call *call;
+    int r = begin_file("weir_file_stat", FILE_STAT, file, 0, 0, &call);
+    return r < 0 ? r : finish_stat(call, ret_stat);
+}
+
+/* ---- Paths ---- */
+
+int weir_path_stat(const char *path, struct stat *ret_stat)
+{
+    struct file_call *call;
+    int r = begin_path("weir_path_stat", PATH_STAT, path, NULL, &call);
+    return r < 0 ? r : finish_stat(call, ret_stat);
+}
+
+int weir_path_rename(const char *from, const char *to)
+{
+    struct file_call *call;
+    int r;
+
+    if (!to) return refuse("weir_path_rename: to is NULL");
+    r = begin_path("weir_path_rename", PATH_RENAME, from, to, &call);
+    return r < 0 ? r : (int)call_finish(call);
+}
+
+int weir_path_unlink(const char *path)
+{
+    struct file_call *call;
+    int r = begin_path("weir_path_unlink", PATH_UNLINK, path, NULL, &call);
+    return r < 0 ? r : (int)call_finish(call);
+}
+
+int weir_path_mkdir(const char *path, mode_t mode)
+{
+    struct file_call *call;
+    int r = begin_path("weir_path_mkdir", PATH_MKDIR, path, NULL, &call);
+
+    if (r < 0) return r;
+    call->mode = mode;
+    return (int)call_finish(call);
+}
+
+int weir_path_list(const char *path, size_t entries_max, weir_listing **ret_listing)
+{
+    struct file_call *call;
+    int r;
+
+    if (entries_max == 0) return refuse("weir_path_list: entries_max is 0");
+    r = begin_path("weir_path_list", PATH_LIST, path, NULL, &call);
+    if (r < 0) return r;
+    call->entries_max = entries_max;
+    r = call_submit(call);
+    if (r < 0) return r;
+    r = (int)call->result;
+    if (r == 0) {
+        *ret_listing = call->listing;
+        call->listing = NULL;
+    }
+    call_discard(&call->call);
+    return r;
+}

@@ -1,0 +1,61 @@
+/* io.h - what every file of this layer shares: waiting, claims, addresses.
+ *
+ * A call of this layer tries its system call first, and waits with io_wait only
+ * after the kernel said "not yet". A claim is held for the whole of a call that
+ * must not be interleaved with another of its kind; it is a word, not a lock:
+ * whoever finds it taken gets WEIR_EINUSE and never waits for it.
+ */
+#ifndef WEIR_IO_IO_H
+#define WEIR_IO_IO_H
+
+#include <weir/net.h>
+
+#include "base/atomic.h"
+#include "rt/pollable.h"
+#include "rt/runtime.h"
+#include "rt/task.h"
+
+/* Wait for `direction`. 0: try again. Signals that came while the task was on its
+ * way back from an earlier wait have interrupted nothing, so they are looked at
+ * here: parking now would be parking for good. Suspends. */
+static inline int io_wait(struct task *self, struct pollable *pollable, unsigned direction,
+                          const struct wait_kind *kind)
+{
+    int r = task_interruption(self, kind->takes_work);
+    if (r < 0) return r;
+    return pollable_wait(pollable, direction, kind);
+}
+
+/* Who is doing something, or NULL. */
+typedef ATOM(const void *) io_claim;
+
+/* False: somebody else has it. With one worker no exchange is needed. */
+static inline bool io_claim_take(io_claim *claim, bool shared, const void *owner)
+{
+    const void *nobody = NULL;
+    if (shared) return atom_cas(claim, &nobody, owner);
+    if (atom_load_acquire(claim)) return false;
+    atom_store(claim, owner);
+    return true;
+}
+
+static inline void io_claim_give_back(io_claim *claim)
+{
+    atom_store_release(claim, NULL);
+}
+
+/* ---- address.c ---- */
+
+/* A name of the kernel's, of a socket of the given transport (for sockets of the
+ * internet; others are told by their family). -EAFNOSUPPORT. */
+int address_from_kernel(const struct sockaddr_storage *storage, socklen_t bytes,
+                        enum weir_transport transport, weir_address *ret_address);
+
+/* The name of a socket's own side, or of its peer's. */
+int address_of_socket(const struct kernel *kernel, int fd, bool peer,
+                      enum weir_transport transport, weir_address *ret_address);
+
+/* A numeric host; false if it is none. The transport is for the caller to set. */
+bool address_from_numbers(const char *host, uint16_t port, weir_address *ret_address);
+
+#endif

@@ -1,0 +1,338 @@
+/* listener.c - listening, and accepting what comes.
+ *
+ * A TCP listener may have one socket per worker, bound to the same port: the kernel
+ * then spreads the connections, and no worker touches another's socket.
+ *
+ * A unix listener leaves a file behind when its process is killed. Such a file is
+ * recognised by a connect that is refused, and replaced; nothing else is ever
+ * removed, and at close the file is removed only if it is still the one that was
+ * made here (its inode cannot be given to another file while the socket is open).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "io/conn.h"
+#include "rt/mem.h"
+
+/* A file, wherever its name goes. */
+struct file_identity {
+    dev_t device;
+    ino_t inode;
+};
+
+/* One listening socket. */
+struct slot {
+    struct pollable *pollable;
+    int fd;
+    io_claim acceptor;
+};
+
+struct weir_listener {
+    weir_runtime *runtime;
+    weir_address address;   /* as bound: with the real port */
+    bool has_file;
+    struct file_identity file;
+    unsigned count;
+    struct slot slots[];    /* one, or one for each worker */
+};
+
+static const struct wait_kind wait_accept = {
+    .name = "accept",
+    .takes_work = true,
+    .abort = pollable_abort,
+    .describe = pollable_describe,
+};
+
+/* ---- The file of a unix socket ---- */
+
+static const char *file_path(const weir_address *address)
+{
+    const struct sockaddr_un *un = (const struct sockaddr_un *)(const void *)&address->storage;
+    bool is_file = address->transport == WEIR_UNIX && un->sun_path[0] != '\0';
+    return is_file ? un->sun_path : NULL;
+}
+
+/* Which socket file the path names: -ENOTSOCK if it is anything else, a symbolic
+ * link included. */
+static int identify(const struct kernel *kernel, const char *path, struct file_identity *ret_file)
+{
+    struct stat found;
+    int fd;
+    int r;
+
+    do fd = kernel->open(kernel, path, O_PATH | O_NOFOLLOW, 0);
+    while (fd == -EINTR);
+    if (fd < 0) return fd;
+    do r = kernel->fstat(kernel, fd, &found);
+    while (r == -EINTR);
+    (void)kernel->close(kernel, fd);
+    if (r < 0) return r;
+    if (!S_ISSOCK(found.st_mode)) return -ENOTSOCK;
+    *ret_file = (struct file_identity){found.st_dev, found.st_ino};
+    return 0;
+}
+
+static bool is_same_file(const struct kernel *kernel, const char *path,
+                         const struct file_identity *file)
+{
+    struct file_identity now;
+    return identify(kernel, path, &now) == 0 && now.device == file->device &&
+           now.inode == file->inode;
+}
+
+static void remove_file(const struct kernel *kernel, const char *path)
+{
+    while (kernel->unlink(kernel, path) == -EINTR) {}
+}
+
+/* Does nobody listen behind it? Only a refusal proves that. */
+static bool is_stale(const struct kernel *kernel, const weir_address *address)
+{
+    int fd = kernel->socket(kernel, AF_UNIX, SOCK_STREAM, 0);
+    int r;
+
+    if (fd < 0) return false;
+    do {
+        r = kernel->connect(kernel, fd, (const struct sockaddr *)&address->storage,
+                            address->bytes);
+    } while (r == -EINTR);
+    (void)kernel->close(kernel, fd);
+    return r == -ECONNREFUSED;
+}
+
+/* The path is taken: bind after all if what is there is stale. */
+static int replace_stale(const struct kernel *kernel, int fd, const weir_address *address)
+{
+    const char *path = file_path(address);
+    struct file_identity file;
+
+    if (!path || identify(kernel, path, &file) < 0 || !is_stale(kernel, address) ||
+        !is_same_file(kernel, path, &file)) {
+        return -EADDRINUSE;
+    }
+    remove_file(kernel, path);
+    return kernel->bind(kernel, fd, (const struct sockaddr *)&address->storage, address->bytes);
+}
+
+/* ---- Opening ---- */
+
+static int set_option(const struct kernel *kernel, int fd, int level, int name)
+{
+    const int on = 1;
+    return kernel->setsockopt(kernel, fd, level, name, &on, sizeof on);
+}
+
+/* Accepted sockets inherit TCP_NODELAY from the one that listens. */
+static int set_tcp_options(const struct kernel *kernel, int fd, bool share_port)
+{
+    int r = set_option(kernel, fd, SOL_SOCKET, SO_REUSEADDR);
+    if (r == 0) r = set_option(kernel, fd, IPPROTO_TCP, TCP_NODELAY);
+    if (r == 0 && share_port) r = set_option(kernel, fd, SOL_SOCKET, SO_REUSEPORT);
+    return r;
+}
+
+static int bind_socket(weir_listener *listener, int fd)
+{
+    const struct kernel *kernel = listener->runtime->kernel;
+    weir_address *address = &listener->address;
+    const char *path = file_path(address);
+    int r = kernel->bind(kernel, fd, (const struct sockaddr *)&address->storage, address->bytes);
+
+    if (r == -EADDRINUSE) r = replace_stale(kernel, fd, address);
+    if (r < 0) return r;
+    if (path) {
+        r = identify(kernel, path, &listener->file);
+        if (r < 0) {
+            remove_file(kernel, path);
+            return r;
+        }
+        listener->has_file = true;
+    }
+    return 0;
+}
+
+/* Open socket number `count`; the first one finds the port that the others share. */
+static int add_slot(weir_listener *listener, int backlog, bool share_port)
+{
+    const struct kernel *kernel = listener->runtime->kernel;
+    struct slot *slot = &listener->slots[listener->count];
+    enum weir_transport transport = listener->address.transport;
+    int r;
+
+    slot->fd = kernel->socket(kernel, listener->address.storage.ss_family, SOCK_STREAM, 0);
+    if (slot->fd < 0) return slot->fd;
+    r = transport == WEIR_TCP ? set_tcp_options(kernel, slot->fd, share_port) : 0;
+    if (r < 0) goto fail_close;
+    r = pollable_new(slot->fd, &slot->pollable);
+    if (r < 0) goto fail_close;
+    r = bind_socket(listener, slot->fd);
+    if (r == 0) r = kernel->listen(kernel, slot->fd, backlog);
+    if (r == 0 && listener->count == 0) {
+        r = address_of_socket(kernel, slot->fd, false, transport, &listener->address);
+    }
+    if (r < 0) goto fail_pollable;
+    listener->count++;
+    return 0;
+
+fail_pollable:
+    pollable_free(slot->pollable, "weir_listen");
+fail_close:
+    (void)kernel->close(kernel, slot->fd);
+    return r;
+}
+
+static int check_spec(const weir_listen_spec *spec, weir_address *ret_address)
+{
+    int r;
+
+    if (!spec->address) return refuse("listen: address is not set");
+    r = weir_address_parse(spec->address, ret_address);
+    if (r < 0) return r;
+    if (ret_address->transport == WEIR_UDP) {
+        return refuse("listen '%.*s': address must be tcp: or unix: (datagrams are for "
+                      "weir_udp_open)",
+                      WEIR_ADDRESS_TEXT_MAX, spec->address);
+    }
+    if (spec->backlog < 0) {
+        return refuse("listen '%.*s': backlog is negative", WEIR_ADDRESS_TEXT_MAX, spec->address);
+    }
+    if (spec->per_worker && ret_address->transport != WEIR_TCP) {
+        return refuse("listen '%.*s': per_worker is for tcp: only", WEIR_ADDRESS_TEXT_MAX,
+                      spec->address);
+    }
+    return 0;
+}
+
+int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *given,
+                      weir_listener **ret_listener)
+{
+    struct worker *worker = worker_self();
+    weir_listen_spec spec;
+    weir_address address;
+    weir_listener *listener;
+    unsigned count;
+    int r;
+
+    if (!worker) return refuse_no_task("weir_listen");
+    spec_copy(&spec, sizeof spec, given, spec_bytes);
+    r = check_spec(&spec, &address);
+    if (r < 0) return r;
+    if (spec.backlog == 0) spec.backlog = WEIR_BACKLOG_DEFAULT;
+    count = spec.per_worker ? worker->runtime->worker_count : 1;
+    listener = mem_alloc_zeroed(sizeof *listener + count * sizeof listener->slots[0]);
+    if (!listener) return -ENOMEM;
+    listener->runtime = worker->runtime;
+    listener->address = address;
+    while (listener->count < count) {
+        r = add_slot(listener, spec.backlog, count > 1);
+        if (r < 0) {
+            weir_listener_close(listener);
+            return r;
+        }
+    }
+    *ret_listener = listener;
+    return 0;
+}
+
+/* ---- Closing and asking ---- */
+
+void weir_listener_close(weir_listener *listener)
+{
+    const struct kernel *kernel;
+
+    if (!listener) return;
+    kernel = listener->runtime->kernel;
+    for (unsigned i = 0; i < listener->count; i++) {
+        const struct task *acceptor = atom_load_acquire(&listener->slots[i].acceptor);
+        if (acceptor) {
+            misuse("weir_listener_close: task '%s' is accepting on it (descriptor %d)",
+                   acceptor->name, listener->slots[i].fd);
+        }
+    }
+    /* The file first: see the top. */
+    if (listener->has_file) {
+        const char *path = file_path(&listener->address);
+        if (is_same_file(kernel, path, &listener->file)) remove_file(kernel, path);
+    }
+    for (unsigned i = 0; i < listener->count; i++) {
+        pollable_free(listener->slots[i].pollable, "weir_listener_close");
+        (void)kernel->close(kernel, listener->slots[i].fd);
+    }
+    mem_free(listener);
+}
+
+int weir_listener_address(const weir_listener *listener, weir_address *ret_address)
+{
+    *ret_address = listener->address;
+    return 0;
+}
+
+/* ---- Accepting ---- */
+
+/* The connection that was next is gone or broken, and the one after it may be good:
+ * accept(2) lists these. */
+static bool concerns_one_connection(int error)
+{
+    switch (error) {
+    case -ECONNABORTED:
+    case -EPROTO:
+    case -ENETDOWN:
+    case -ENOPROTOOPT:
+    case -EHOSTDOWN:
+    case -ENONET:
+    case -EHOSTUNREACH:
+    case -EOPNOTSUPP:
+    case -ENETUNREACH: return true;
+    default: return false;
+    }
+}
+
+/* Always tried first: a connection that was left in the backlog for want of
+ * descriptors makes no new edge. */
+static int accept_fd(struct task *self, struct slot *slot)
+{
+    for (;;) {
+        const struct kernel *kernel = worker_self()->kernel;
+        int r = kernel->accept(kernel, slot->fd);
+        if (r == -EINTR) continue;
+        if (r == -EAGAIN) {
+            r = io_wait(self, slot->pollable, READY_IN, &wait_accept);
+        } else if (concerns_one_connection(r)) {
+            r = task_enter(self, ENTER_TAKE_WORK); /* a flood of these must not hold the worker */
+        } else {
+            return r;
+        }
+        if (r < 0) return r;
+    }
+}
+
+int weir_accept(weir_listener *listener, weir_conn **ret_conn)
+{
+    struct task *self = task_self();
+    struct slot *slot;
+    weir_conn *conn;
+    int r;
+
+    if (!self) return refuse_no_task("weir_accept");
+    r = task_enter(self, ENTER_TAKE_WORK);
+    if (r < 0) return r;
+    slot = &listener->slots[listener->count > 1 ? worker_self()->index : 0];
+    if (!io_claim_take(&slot->acceptor, listener->runtime->shared, self)) return WEIR_EINUSE;
+    r = conn_prepare(&conn);
+    if (r < 0) goto out;
+    r = accept_fd(self, slot);
+    if (r < 0) {
+        conn_abandon(conn);
+        goto out;
+    }
+    conn_adopt(conn, r, true, listener->address.transport);
+    *ret_conn = conn;
+    r = 0;
+out:
+    io_claim_give_back(&slot->acceptor);
+    return r;
+}

@@ -1,0 +1,484 @@
+/* examples_test.c - the example programs, run as a user would run them.
+ *
+ * They are looked for beside this program: BUILD/tests/weir-tests, BUILD/examples/echo. What they
+ * and the guide show is compared with the sources, which are looked for from the working folder
+ * or three levels above this program (build/KIND/tests).
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/test.h"
+
+enum { OUTPUT_BYTES = 64 * 1024, WAIT_MS = 10000, PATH_BYTES = 1024 };
+
+#define WAIT_MS_HERE (TEST_SANITIZED ? WAIT_MS * TEST_SANITIZED_SLOWER : WAIT_MS)
+
+/* ---- Finding programs and sources ---- */
+
+/* The folder of this program, `levels` folders up. */
+static void above_program(int levels, char *path)
+{
+    ssize_t length = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+    if (length <= 0) TEST_FAIL("readlink: %s", strerror(errno));
+    path[length] = '\0';
+    for (int i = 0; i <= levels; i++) {
+        char *slash = strrchr(path, '/');
+        if (slash) *slash = '\0';
+    }
+}
+
+static const char *example(const char *name)
+{
+    static char paths[2][PATH_BYTES * 2];
+    static int turn;
+    char *path = paths[turn++ % 2];
+    char folder[PATH_BYTES];
+
+    above_program(1, folder);
+    (void)snprintf(path, sizeof paths[0], "%s/examples/%s", folder, name);
+    if (access(path, X_OK) != 0) TEST_SKIP("the examples are not built beside the tests");
+    return path;
+}
+
+static const char *source(const char *name)
+{
+    static char texts[2][OUTPUT_BYTES];
+    static int turn;
+    char *text = texts[turn++ % 2];
+    char folder[PATH_BYTES];
+    char path[PATH_BYTES * 2];
+    size_t length;
+    FILE *file = fopen(name, "re");
+
+    if (!file) {
+        above_program(3, folder);
+        (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+        file = fopen(path, "re");
+    }
+    if (!file) TEST_SKIP("the sources are neither here nor above the build folder");
+    length = fread(text, 1, OUTPUT_BYTES - 1, file);
+    (void)fclose(file);
+    CHECK_INT(length, <, OUTPUT_BYTES - 1);
+    text[length] = '\0';
+    return text;
+}
+
+/* ---- Programs that run beside the test ---- */
+
+struct program {
+    pid_t pid;
+    int out; /* what it prints */
+    int in;  /* its standard input */
+    size_t length;
+    char text[OUTPUT_BYTES];
+};
+
+static void program_start(struct program *program, const char *const argv[])
+{
+    int out[2];
+    int in[2];
+
+    memset(program, 0, sizeof *program);
+    CHECK_INT(pipe2(out, O_CLOEXEC), ==, 0);
+    CHECK_INT(pipe2(in, O_CLOEXEC), ==, 0);
+    program->pid = fork();
+    CHECK_INT(program->pid, >=, 0);
+    if (program->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it must not survive a test that fails */
+        dup2(in[0], STDIN_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        dup2(out[1], STDERR_FILENO);
+        execv(argv[0], (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    close(out[1]);
+    close(in[0]);
+    program->out = out[0];
+    program->in = in[1];
+}
+
+/* More of what it prints. False at the end. */
+static bool program_read(struct program *program, const char *what)
+{
+    struct pollfd wait_for = {.fd = program->out, .events = POLLIN};
+    ssize_t n;
+
+    test_note("waiting for the program: %s", what);
+    if (poll(&wait_for, 1, WAIT_MS_HERE) != 1)
+        TEST_FAIL("the program did not go on (%s); it said\n%s", what, program->text);
+    n = read(program->out, program->text + program->length, OUTPUT_BYTES - 1 - program->length);
+    CHECK_INT(n, >=, 0);
+    program->length += (size_t)n;
+    program->text[program->length] = '\0';
+    return n > 0;
+}
+
+static void program_expect(struct program *program, const char *part)
+{
+    while (!strstr(program->text, part))
+        if (!program_read(program, part))
+            TEST_FAIL("the program ended without saying '%s'; it said\n%s", part, program->text);
+}
+
+/* Read to the end, and return the status as waitpid gives it. */
+static int program_end(struct program *program)
+{
+    int status;
+
+    close(program->in);
+    while (program_read(program, "to end")) continue;
+    close(program->out);
+    CHECK_INT(waitpid(program->pid, &status, 0), ==, program->pid);
+    return status;
+}
+
+#define CHECK_EXIT(status, code, text)                                                      \
+    do {                                                                                    \
+        int status_ = (status);                                                             \
+        if (!WIFEXITED(status_) || WEXITSTATUS(status_) != (code))                          \
+            TEST_FAIL("status %#x instead of exit %d; it said\n%s", status_, (code), text); \
+    } while (0)
+
+/* ---- The echo server and its clients ---- */
+
+static int echo_start(struct program *program)
+{
+    char workers[16];
+    const char *port;
+
+    (void)snprintf(workers, sizeof workers, "%d", test_workers());
+    program_start(
+        program, (const char *const[]){example("echo"), "--port", "0", "--workers", workers, NULL});
+    program_expect(program, "graceful end");
+    port = strstr(program->text, "tcp:127.0.0.1:");
+    CHECK(port);
+    return (int)strtol(port + strlen("tcp:127.0.0.1:"), NULL, 10);
+}
+
+static int client_connect(int port, int buffer_bytes)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK_INT(fd, >=, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (buffer_bytes > 0) {
+        CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes), ==, 0);
+        CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes), ==, 0);
+    }
+    CHECK_INT(connect(fd, (struct sockaddr *)&address, sizeof address), ==, 0);
+    return fd;
+}
+
+/* Up to `bytes`, until the end of the stream or `wait_ms` without any. */
+static size_t client_read(int fd, char *data, size_t bytes, int wait_ms)
+{
+    struct pollfd wait_for = {.fd = fd, .events = POLLIN};
+    size_t count = 0;
+
+    while (count < bytes) {
+        ssize_t n;
+        if (poll(&wait_for, 1, wait_ms) != 1) break;
+        n = recv(fd, data + count, bytes - count, 0);
+        if (n <= 0) break;
+        count += (size_t)n;
+    }
+    return count;
+}
+
+static void client_say(int fd, const char *text)
+{
+    char answer[64];
+
+    CHECK_INT(send(fd, text, strlen(text), MSG_NOSIGNAL), ==, strlen(text));
+    CHECK_INT(client_read(fd, answer, strlen(text), WAIT_MS_HERE), ==, strlen(text));
+    CHECK(memcmp(answer, text, strlen(text)) == 0);
+}
+
+/* Write without reading until neither side can go on: a request that does not end. */
+static void client_stall(int fd)
+{
+    static char much[64 * 1024];
+    struct pollfd wait_for = {.fd = fd, .events = POLLOUT};
+
+    while (poll(&wait_for, 1, 300) == 1)
+        if (send(fd, much, sizeof much, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+            CHECK_INT(errno, ==, EAGAIN);
+}
+
+TEST(example_echo_answers_and_drains_at_sigterm)
+{
+    static struct program echo;
+    int port = echo_start(&echo);
+    int fds[3];
+    char byte;
+
+    for (int i = 0; i < 3; i++) fds[i] = client_connect(port, 0);
+    for (int i = 0; i < 3; i++) client_say(fds[i], "hello\n");
+    client_say(fds[1], "and again\n");
+    CHECK_INT(kill(echo.pid, SIGTERM), ==, 0);
+    /* Idle connections are closed at once, not when the drain's budget is used up. */
+    for (int i = 0; i < 3; i++) CHECK_INT(client_read(fds[i], &byte, 1, WAIT_MS_HERE), ==, 0);
+    for (int i = 0; i < 3; i++) close(fds[i]);
+    CHECK_EXIT(program_end(&echo), 0, echo.text);
+    CHECK_CONTAINS(echo.text, "4 requests answered, 0 rejected, 0 cut off");
+}
+
+TEST(example_echo_shows_its_tasks_at_sigusr1)
+{
+    static struct program echo;
+    int fd = client_connect(echo_start(&echo), 0);
+
+    client_say(fd, "hello\n");
+    CHECK_INT(kill(echo.pid, SIGUSR1), ==, 0);
+    program_expect(&echo, "a server waits for its next client as long as it runs");
+    CHECK_CONTAINS(echo.text, "'acceptor'");
+    close(fd);
+    CHECK_INT(kill(echo.pid, SIGINT), ==, 0);
+    CHECK_EXIT(program_end(&echo), 0, echo.text);
+}
+
+TEST(example_echo_cuts_off_a_request_that_does_not_end)
+{
+    static struct program echo;
+    int port = echo_start(&echo);
+    int idle = client_connect(port, 0);
+    int stuck = client_connect(port, 8192);
+
+    client_say(idle, "hello\n");
+    client_stall(stuck);
+    CHECK_INT(kill(echo.pid, SIGTERM), ==, 0);
+    CHECK_EXIT(program_end(&echo), 1, echo.text);
+    CHECK_CONTAINS(echo.text, "1 cut off");
+    close(idle);
+    close(stuck);
+}
+
+TEST(example_echo_ends_at_once_at_the_second_signal)
+{
+    static struct program echo;
+    int stuck = client_connect(echo_start(&echo), 8192);
+
+    client_stall(stuck);
+    CHECK_INT(kill(echo.pid, SIGTERM), ==, 0);
+    program_expect(&echo, "stopping");
+    CHECK_INT(kill(echo.pid, SIGTERM), ==, 0);
+    CHECK_EXIT(program_end(&echo), 128 + SIGTERM, echo.text);
+    close(stuck);
+}
+
+TEST(example_hello_greets_all_or_fails)
+{
+    static struct program echo;
+    char address[32];
+    char expected[128];
+    char output[4096];
+
+    (void)snprintf(address, sizeof address, "tcp:127.0.0.1:%d", echo_start(&echo));
+    CHECK_EXIT(test_exec((const char *const[]){example("hello"), address, address, NULL}, output,
+                         sizeof output),
+               0, output);
+    (void)snprintf(expected, sizeof expected, "%s says hello\n%s says hello\n", address, address);
+    CHECK_STR(output, expected);
+    CHECK_INT(kill(echo.pid, SIGTERM), ==, 0);
+    CHECK_EXIT(program_end(&echo), 0, echo.text);
+    /* Nobody listens there any more. */
+    CHECK_EXIT(
+        test_exec((const char *const[]){example("hello"), address, NULL}, output, sizeof output), 1,
+        output);
+    CHECK_CONTAINS(output, "hello: Connection refused");
+}
+
+/* ---- The others ---- */
+
+struct run {
+    const char *name;
+    const char *arguments[4];
+    int status;
+    const char *says;
+};
+
+static void check_runs(const struct run *runs, size_t count)
+{
+    static char output[OUTPUT_BYTES];
+
+    for (size_t i = 0; i < count; i++) {
+        const struct run *run = &runs[i];
+        const char *argv[] = {example(run->name), run->arguments[0], run->arguments[1],
+                              run->arguments[2],  run->arguments[3], NULL};
+        test_note("run %zu: %s %s", i, run->name, argv[1] ? argv[1] : "");
+        CHECK_EXIT(test_exec(argv, output, sizeof output), run->status, output);
+        CHECK_CONTAINS(output, run->says);
+    }
+}
+
+#define CHECK_RUNS(runs) check_runs(runs, sizeof(runs) / sizeof(runs)[0])
+
+TEST(examples_explain_themselves_and_refuse_what_they_do_not_know)
+{
+    static const struct run runs[] = {
+        {"echo", {"--help"}, 0, "usage: echo"},
+        {"fetch", {"--help"}, 0, "usage: fetch"},
+        {"supervised", {"--help"}, 0, "usage: supervised"},
+        {"shutdown", {"--help"}, 0, "usage: shutdown"},
+        {"embed", {"--help"}, 0, "usage: embed"},
+        {"tour", {"--help"}, 0, "usage: tour"},
+        {"hello", {NULL}, 2, "usage: hello"},
+        {"fetch", {NULL}, 2, "addresses are needed"},
+        {"echo", {"--port", "65536"}, 2, "--port needs a number from 0 to 65535, not 65536"},
+        {"echo", {"--port", "80x"}, 2, "not 80x"},
+        {"echo", {"--port"}, 2, "--port needs a number"},
+        {"echo", {"--prot", "1"}, 2, "there is no option '--prot'"},
+        {"shutdown", {"now"}, 2, "unexpected argument 'now'"},
+    };
+    CHECK_RUNS(runs);
+}
+
+TEST(example_fetch_keeps_its_deadline_and_its_failure_policy)
+{
+    static const struct run runs[] = {
+        {"fetch", {"--demo", "--deadline", "9000"}, 0, "an answer after 200 ms"},
+        {"fetch", {"--demo", "--deadline", "20", "--collect"}, 1, "the scope's deadline passed"},
+        {"fetch", {"--demo", "tcp:127.0.0.1:1"}, 1, "a task of the scope failed"},
+        {"fetch", {"--demo", "--collect", "tcp:127.0.0.1:1"}, 1, "an answer after 200 ms"},
+        {"fetch", {"nonsense"}, 1, "address 'nonsense'"},
+    };
+    CHECK_RUNS(runs);
+}
+
+TEST(example_supervised_restarts_and_gives_up)
+{
+    static const struct run runs[] = {
+        {"supervised", {NULL}, 0, "200 of 200 steps done by 4 workers"},
+        {"supervised", {"--crash", "0"}, 0, "in 4 starts"},
+        {"supervised", {"--crash", "100", "--restarts", "2"}, 1, "given up: task 'work'"},
+    };
+    CHECK_RUNS(runs);
+}
+
+/* Every job that was taken was finished, or cut off and saved. */
+static void check_jobs(const char *output, int *ret_cut_off)
+{
+    const char *line = strstr(output, "stopping");
+    int taken;
+    int finished;
+
+    CHECK(line);
+    line = strstr(line, "takes on no more work");
+    CHECK(line);
+    while (line && sscanf(line, "%d jobs taken, %d finished, %d cut off", &taken, &finished,
+                          ret_cut_off) != 3) {
+        line = strchr(line, '\n');
+        if (line) line++;
+    }
+    CHECK(line);
+    CHECK_INT(taken, >, 0);
+    CHECK_INT(finished + *ret_cut_off, ==, taken);
+}
+
+TEST(example_shutdown_drains_and_reports_what_it_cut_off)
+{
+    static char output[OUTPUT_BYTES];
+    int cut_off;
+
+    CHECK_EXIT(test_exec((const char *const[]){example("shutdown"), "--drain", "20", NULL}, output,
+                         sizeof output),
+               0, output);
+    check_jobs(output, &cut_off);
+    CHECK_INT(cut_off, >, 0);
+    CHECK_CONTAINS(output, "was cut off after");
+    CHECK_EXIT(test_exec((const char *const[]){example("shutdown"), "--after", "100", "--drain",
+                                               "15000", NULL},
+                         output, sizeof output),
+               0, output);
+    check_jobs(output, &cut_off);
+    CHECK_INT(cut_off, ==, 0);
+}
+
+TEST(example_shutdown_drains_at_sigterm)
+{
+    static struct program shutdown_program;
+
+    program_start(&shutdown_program, (const char *const[]){example("shutdown"), "--after", "0",
+                                                           "--drain", "15000", NULL});
+    program_expect(&shutdown_program, "taking jobs");
+    CHECK_INT(kill(shutdown_program.pid, SIGTERM), ==, 0);
+    CHECK_EXIT(program_end(&shutdown_program), 0, shutdown_program.text);
+    CHECK_CONTAINS(shutdown_program.text, "0 cut off and saved");
+}
+
+TEST(example_embed_serves_both_loops)
+{
+    static struct program embed;
+
+    program_start(&embed, (const char *const[]){example("embed"), "--ticks", "20", NULL});
+    CHECK_INT(write(embed.in, "hello\n", 6), ==, 6);
+    program_expect(&embed, "weir: HELLO");
+    program_expect(&embed, "host: tick");
+    CHECK_EXIT(program_end(&embed), 0, embed.text);
+    CHECK_CONTAINS(embed.text, "1 lines");
+}
+
+TEST(example_tour_finds_what_the_guide_promises)
+{
+    static const struct run runs[] = {{"tour", {NULL}, 0, "first_bytes"}};
+    CHECK_RUNS(runs);
+}
+
+/* ---- What the documents show is what is compiled ---- */
+
+/* The next ```c block of a document; NULL at the end. `ret_length` without the fences. */
+static const char *next_block(const char **at, size_t *ret_length)
+{
+    const char *begin = strstr(*at, "\n```c\n");
+    const char *end;
+
+    if (!begin) return NULL;
+    begin += strlen("\n```c\n");
+    end = strstr(begin, "\n```");
+    CHECK(end);
+    *at = end + 1;
+    *ret_length = (size_t)(end + 1 - begin);
+    return begin;
+}
+
+TEST(readme_shows_examples_hello)
+{
+    const char *readme = source("README.md");
+    const char *program = strstr(source("examples/hello.c"), "#include");
+    size_t length;
+    const char *block = next_block(&readme, &length);
+
+    CHECK(block);
+    CHECK(program);
+    if (strlen(program) != length || memcmp(block, program, length) != 0)
+        TEST_FAIL("the first C block of README.md is not examples/hello.c, but\n%.*s", (int)length,
+                  block);
+}
+
+TEST(guide_shows_examples_tour)
+{
+    const char *guide = source("docs/guide/concepts.md");
+    const char *tour = source("examples/tour.c");
+    const char *block;
+    size_t length;
+    int count = 0;
+
+    while ((block = next_block(&guide, &length))) {
+        if (!memmem(tour, strlen(tour), block, length))
+            TEST_FAIL("this block of docs/guide/concepts.md is not in examples/tour.c:\n%.*s",
+                      (int)length, block);
+        count++;
+    }
+    CHECK_INT(count, >=, 8);
+}
