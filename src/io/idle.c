@@ -32,10 +32,15 @@ struct idle {
     void *arg;
 };
 
-/* Late mail of the scope brings a wait that has ended back to idle_release. */
+/* Leave the scope and free. The bit says that mail is under way, so that from here on
+ * nobody posts any; if some is under way already, its delivery (idle_release) comes
+ * back here, and until then the scope stays open: memory that waits for mail must not
+ * outlive the worker. */
 static void idle_let_go(struct idle *idle)
 {
-    if (scope_forget(&idle->belonging)) mem_free(idle);
+    if (atom_or(&idle->belonging.mail_bits, BELONGING_RELEASE) != 0) return;
+    (void)scope_forget(&idle->belonging);
+    mem_free(idle);
 }
 
 static void idle_call(struct idle *idle)

@@ -33,10 +33,10 @@ static void set_attention(struct task *task)
     task->attention = task->top->effective | (task->attention & ATTENTION_HOOK);
 }
 
-void block_start_task(struct task *task, bool hook)
+void block_start_slow(struct task *task)
 {
     task->base.effective = in_force(&task->base, atom_load_total(&task->scope->children_signals));
-    task->attention = task->base.effective | (hook ? ATTENTION_HOOK : 0);
+    task->attention |= task->base.effective;
 }
 
 void block_push(struct task *task, struct block *block)

@@ -84,7 +84,7 @@ static inline void block_init_task(struct block *block, int64_t deadline_ns)
 
 /* The task starts: from now on signals reach it by mail; what came before is read
  * here. The caller has set task->home. */
-void block_start_task(struct task *task, bool hook);
+void block_start_slow(struct task *task);
 
 /* Enter and leave, on the task's worker, while it runs. */
 void block_push(struct task *task, struct block *block);

@@ -135,10 +135,43 @@ static int copy_argument(struct task *task, const weir_task_spec *spec, bool nam
     return 0;
 }
 
+/* Take the first free task and make it a new one of the scope; its name, argument and
+ * choices are set by the caller. */
+static inline __attribute__((always_inline)) struct task *take_free(struct worker *worker,
+                                                                    weir_scope *scope,
+                                                                    weir_task_fn fn,
+                                                                    unsigned size_class)
+{
+    struct task *spawner = atom_load(&worker->current);
+    struct task *task = worker->free_tasks;
+
+    worker->free_tasks = task->run_next;
+    worker->free_task_count--;
+    task_set_state(task, TASK_NEW);
+    task->attention = 0;
+    task->place = (uint8_t)scope->place;
+    task->has_handle = false;
+    task->ended = false;
+    task->size_class = (uint8_t)size_class;
+    task->budget = TASK_BUDGET;
+    task->top = &task->base;
+    atom_store(&task->home, NULL);
+    block_init_task(&task->base, scope->block.deadline_ns);
+    task->scope = scope;
+    task->fn = fn;
+    atom_store(&task->id, worker->id_prefix | ++worker->next_id);
+    task->ignored = 0;
+    task->joiner = NULL;
+    if (spawner && __builtin_expect(spawner->has_extras, 0) && spawner->locals) {
+        task->locals = local_ref(spawner->locals);
+        task->has_extras = true;
+    }
+    return task;
+}
+
 int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spec,
              bool name_is_constant, struct task **ret_task)
 {
-    struct task *spawner = atom_load(&worker->current);
     struct task *task;
     unsigned size_class = scope->size_class;
     int r;
@@ -159,26 +192,9 @@ int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spe
         r = supervise_prepare(task);
         if (r < 0) goto fail_argument;
     }
-    worker->free_tasks = task->run_next;
-    worker->free_task_count--;
-    task_set_state(task, TASK_NEW);
-    task->scope = scope;
-    task->fn = spec->fn;
-    task->size_class = (uint8_t)size_class;
-    task->place = (uint8_t)(spec->place ? spec->place : scope->place);
+    task = take_free(worker, scope, spec->fn, size_class);
+    if (spec->place) task->place = (uint8_t)spec->place;
     task->target_worker = (uint8_t)spec->worker;
-    task->budget = TASK_BUDGET;
-    task->ignored = 0;
-    task->ended = false;
-    task->joiner = NULL;
-    block_init_task(&task->base, scope->block.deadline_ns);
-    task->top = &task->base;
-    if (spawner && __builtin_expect(spawner->has_extras, 0) && spawner->locals) {
-        task->locals = local_ref(spawner->locals);
-        task->has_extras = true;
-    }
-    atom_store(&task->home, NULL);
-    atom_store(&task->id, ((uint64_t)worker->index << 48) | ++worker->next_id);
     *ret_task = task;
     return 0;
 
@@ -203,7 +219,8 @@ static __attribute__((noinline)) void release_extras(struct task *task)
     task->has_extras = false;
 }
 
-void task_release(struct worker *worker, struct task *task)
+static inline __attribute__((always_inline)) void release(struct worker *worker,
+                                                          struct task *task)
 {
     assert(!task->stack);
     atom_store(&task->id, 0);
@@ -216,6 +233,11 @@ void task_release(struct worker *worker, struct task *task)
     if (task_mail_bits_add(worker->shared, task, MAIL_RELEASE) != 0) return;
     atom_store(&task->mail_bits, 0);
     task_free(worker, task);
+}
+
+void task_release(struct worker *worker, struct task *task)
+{
+    release(worker, task);
 }
 
 /* ---- Admission ---- */
@@ -379,6 +401,26 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
     if (!keep) task_release(worker, task);
 }
 
+/* The common end: it succeeded, nobody holds a handle, nobody waits for room. */
+static inline void end_plain(struct worker *worker, weir_scope *scope, struct task *task)
+{
+    sanitize_release(scope);
+    scope_lock(scope);
+    task_set_state(task, TASK_ENDED);
+    task->sibling.prev->next = task->sibling.next;
+    task->sibling.next->prev = task->sibling.prev;
+    atom_store(&task->id, 0);
+    if (__builtin_expect(list_empty(&scope->spawners) && !scope->room_wanted, 1)) {
+        scope->live--;
+    } else {
+        slot_return(scope);
+    }
+    if (scope->live == 0) scope_settle(scope);
+    scope_unlock(scope);
+    if (__builtin_expect(worker->local_head != NULL, 0)) mail_deliver_local(worker);
+    release(worker, task);
+}
+
 static void log_end(struct worker *worker, struct task *task, bool failed)
 {
     if (failed) {
@@ -391,9 +433,16 @@ static void log_end(struct worker *worker, struct task *task, bool failed)
 
 void task_end(struct worker *worker, struct task *task)
 {
-    bool quiet = task->result >= 0 ||
-                 (task->result == WEIR_ECANCELED && (task->base.effective & SIGNAL_CANCELLED));
+    bool quiet;
 
+    if (__builtin_expect(task->result >= 0 && task->top == &task->base && !task->has_handle &&
+                             !log_wanted(worker->runtime, WEIR_LOG_DEBUG),
+                         1)) {
+        end_plain(worker, task->scope, task);
+        return;
+    }
+    quiet = task->result >= 0 ||
+            (task->result == WEIR_ECANCELED && (task->base.effective & SIGNAL_CANCELLED));
     if (task->top != &task->base) {
         char what[160];
         block_describe(task->top, what, sizeof what);
@@ -434,18 +483,15 @@ static int check_spec(const weir_scope *scope, const weir_task_spec *spec, const
     return 0;
 }
 
-static int spawn(weir_scope *scope, const weir_task_spec *spec, bool name_is_constant,
-                 weir_task *ret_task)
+/* The caller has called task_enter. */
+static __attribute__((noinline)) int spawn_any(weir_scope *scope, const weir_task_spec *spec,
+                                               bool name_is_constant, weir_task *ret_task)
 {
     struct worker *worker = worker_self();
     struct task *self = atom_load(&worker->current);
     struct task *task;
     int r;
 
-    if (self) {
-        r = task_enter(self, ENTER_PLAIN);
-        if (r < 0) return r;
-    }
     r = task_new(worker, scope, spec, name_is_constant, &task);
     if (r < 0) return r;
     task->has_handle = ret_task != NULL;
@@ -460,23 +506,63 @@ static int spawn(weir_scope *scope, const weir_task_spec *spec, bool name_is_con
     return 0;
 }
 
+/* The common spawn: a free task is at hand, the argument fits in it, the scope has
+ * room and wants nothing special. False: nothing was done. */
+static inline bool spawn_plain(struct worker *worker, weir_scope *scope, const char *name,
+                               weir_task_fn fn, const void *arg, size_t arg_bytes)
+{
+    struct task *task;
+
+    if (!worker->free_tasks || arg_bytes > TASK_ARG_INLINE || scope->special) return false;
+    scope_lock(scope);
+    if ((atom_load(&scope->children_signals) & SIGNAL_CANCELLED) ||
+        scope->live >= scope->max_tasks) {
+        scope_unlock(scope);
+        return false;
+    }
+    task = take_free(worker, scope, fn, scope->size_class);
+    task->name = name;
+    task->arg = task->inline_arg;
+    task->arg_bytes = (uint32_t)arg_bytes;
+    if (arg_bytes > 0) memcpy(task->inline_arg, arg, arg_bytes);
+    scope->live++;
+    list_add_tail(&scope->children, &task->sibling);
+    scope_unlock(scope);
+    sanitize_release(task);
+    worker_place(worker, task);
+    return true;
+}
+
 int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const void *arg,
                      size_t arg_bytes)
 {
-    weir_task_spec spec = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name};
+    struct worker *worker = worker_self();
+    struct task *self;
+    int r;
 
-    if (!worker_self()) return refuse_no_task("weir_spawn");
+    if (!worker) return refuse_no_task("weir_spawn");
     scope_check(scope, "weir_spawn");
+    if (!name) name = "task";
     if (__builtin_expect(!fn || arg_bytes > WEIR_ARG_BYTES_MAX || (arg_bytes > 0 && !arg), 0)) {
-        return check_spec(scope, &spec, name ? name : "task");
+        weir_task_spec bad = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes};
+        return check_spec(scope, &bad, name);
     }
-    return spawn(scope, &spec, true, NULL);
+    self = atom_load(&worker->current);
+    if (self) {
+        r = task_enter(self, ENTER_PLAIN);
+        if (r < 0) return r;
+    }
+    if (spawn_plain(worker, scope, name, fn, arg, arg_bytes)) return 0;
+    return spawn_any(
+        scope, &(weir_task_spec){.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name},
+        true, NULL);
 }
 
 int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes, const weir_task_spec *given,
                           weir_task *ret_task)
 {
     weir_task_spec spec;
+    struct task *self = task_self();
     int r;
 
     if (!worker_self()) return refuse_no_task("weir_task_spawn");
@@ -484,5 +570,9 @@ int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes, const weir_task_
     spec_copy(&spec, sizeof spec, given, spec_bytes);
     r = check_spec(scope, &spec, spec.name ? spec.name : "task");
     if (r < 0) return r;
-    return spawn(scope, &spec, false, ret_task);
+    if (self) {
+        r = task_enter(self, ENTER_PLAIN);
+        if (r < 0) return r;
+    }
+    return spawn_any(scope, &spec, false, ret_task);
 }

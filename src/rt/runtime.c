@@ -184,6 +184,7 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     worker->shared = runtime->shared;
     worker->plain = !runtime->shared && !runtime->kernel->choose;
     worker->index = index;
+    worker->id_prefix = (uint64_t)index << 48;
     worker->task_move_count = TASK_MOVE_COUNT;
     /* With a small cap a batch must not swallow what other workers need. */
     if (runtime->stacks.count_max < (size_t)TASK_MOVE_COUNT * 8 * runtime->worker_count) {

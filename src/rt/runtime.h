@@ -70,6 +70,7 @@ struct worker {
     weir_scope *free_scopes;
     struct weir_timer *free_timers;
     struct stack_cache stacks;
+    uint64_t id_prefix;     /* ids of tasks spawned here begin with it */
     uint64_t next_id;
     unsigned spin_failures;
     int64_t trimmed_ns;

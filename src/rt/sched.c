@@ -247,7 +247,12 @@ static void start(struct worker *worker, struct task *task)
     } else {
         atom_store(&task->home, worker);
     }
-    block_start_task(task, worker->kernel->choose != NULL);
+    if (__builtin_expect(worker->kernel->choose != NULL, 0)) task->attention = ATTENTION_HOOK;
+    if (__builtin_expect(atom_load_total(&task->scope->children_signals) |
+                             atom_load_total(&task->base.own),
+                         0)) {
+        block_start_slow(task);
+    }
     atom_store(&worker->tasks_started, atom_load(&worker->tasks_started) + 1);
     if (__builtin_expect(log_wanted(worker->runtime, WEIR_LOG_DEBUG), 0)) {
         log_write(worker->runtime, WEIR_LOG_DEBUG, task, "started");

@@ -112,15 +112,11 @@ int scope_check_spec(const weir_scope_spec *spec)
     return check_restart(spec);
 }
 
-void scope_check(const weir_scope *scope, const char *call)
+void scope_misused(const weir_scope *scope, const char *call)
 {
-    uint8_t state;
     if (!scope) misuse("%s: scope is NULL", call);
-    state = atom_load(&scope->state);
-    if (state != SCOPE_OPEN && state != SCOPE_CLOSING) {
-        misuse("%s: the scope is closed (it was '%s', opened at %s)", call, scope->name,
-               scope->where ? scope->where : "?");
-    }
+    misuse("%s: the scope is closed (it was '%s', opened at %s)", call, scope->name,
+           scope->where ? scope->where : "?");
 }
 
 void scope_path(const weir_scope *scope, char *text, size_t bytes)
@@ -232,6 +228,8 @@ int scope_open(struct worker *worker, struct task *opener, const char *where,
     worker->free_scopes = scope->free_next;
     scope_init(scope, worker, opener, where, spec);
     scope->size_class = (unsigned)size_class;
+    scope->special = spec->on_failure == WEIR_SUPERVISE ||
+                     scope->size_class != worker->runtime->default_class;
     scope->restart_times = restart_times;
     set_deadline(worker, scope, spec->deadline_ms);
     if (opener) {

@@ -67,6 +67,7 @@ struct weir_scope {
     enum weir_overflow overflow;
     enum weir_place place;
     unsigned size_class;
+    bool special;            /* supervised, or stacks of another size than the default */
     size_t max_tasks;
     weir_restart restart;
     char name[SCOPE_NAME_BYTES];
@@ -160,6 +161,14 @@ void belonging_mail(struct belonging *belonging, uint8_t bits);
 void scope_release_belongings(weir_scope *scope);
 
 /* Abort the program if `scope` is not an open one. */
-void scope_check(const weir_scope *scope, const char *call);
+_Noreturn void scope_misused(const weir_scope *scope, const char *call);
+static inline void scope_check(const weir_scope *scope, const char *call)
+{
+    if (__builtin_expect(!scope, 0)) scope_misused(scope, call);
+    uint8_t state = atom_load(&scope->state);
+    if (__builtin_expect(state != SCOPE_OPEN && state != SCOPE_CLOSING, 0)) {
+        scope_misused(scope, call);
+    }
+}
 
 #endif

@@ -140,5 +140,6 @@ IO_TEST(many_clients_are_echoed_by_a_socket_per_worker)
 
 IO_TEST(many_clients_are_echoed_over_unix_sockets)
 {
-    return echo_at(&(weir_listen_spec){.address = "unix:@weir-test-echo", .backlog = 16});
+    char address[WEIR_ADDRESS_TEXT_MAX];
+    return echo_at(&(weir_listen_spec){.address = io_test_name("echo", address), .backlog = 16});
 }

@@ -17,6 +17,7 @@ struct fixture {
     weir_conn *full, *full_peer;     /* no room to write */
     weir_listener *listener;         /* nobody comes */
     weir_listener *crowded;          /* its backlog is full */
+    char crowded_address[WEIR_ADDRESS_TEXT_MAX];
     weir_conn *crowd[4];
     int crowd_count;
     weir_udp *udp;
@@ -43,11 +44,12 @@ static void fixture_open(struct fixture *fixture)
     CHECK_OK(weir_socketpair(&fixture->full, &fixture->full_peer));
     fill(fixture->full);
     fixture->listener = io_test_listen(address);
-    CHECK_OK(weir_listen(&(weir_listen_spec){.address = "unix:@weir-test-crowded", .backlog = 1},
+    (void)io_test_name("crowded", fixture->crowded_address);
+    CHECK_OK(weir_listen(&(weir_listen_spec){.address = fixture->crowded_address, .backlog = 1},
                          &fixture->crowded));
     while (fixture->crowd_count < 4) {
         WEIR_DEADLINE(15) {
-            r = weir_connect("unix:@weir-test-crowded", &fixture->crowd[fixture->crowd_count]);
+            r = weir_connect(fixture->crowded_address, &fixture->crowd[fixture->crowd_count]);
         }
         if (r < 0) break;
         fixture->crowd_count++;
@@ -143,8 +145,7 @@ static int wait_accept(struct fixture *fixture)
 static int wait_connect(struct fixture *fixture)
 {
     weir_conn *conn;
-    (void)fixture;
-    return weir_connect("unix:@weir-test-crowded", &conn);
+    return weir_connect(fixture->crowded_address, &conn);
 }
 
 static int wait_recv(struct fixture *fixture)

@@ -9,6 +9,8 @@
 #define WEIR_TESTS_IO_TEST_H
 
 #include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 #include <weir/weir.h>
 
 #include "harness/test.h"
@@ -45,6 +47,13 @@ static inline int io_test_run(weir_task_fn body)
 #define IO_SCOPE(scope_, ret_result, ...)                                                       \
     WEIR_SCOPE(scope_, ret_result, .name = "test", .on_failure = WEIR_FAIL_FAST,                \
                .max_tasks = 1024, .overflow = WEIR_REJECT, .place = WEIR_PLACE_HERE, __VA_ARGS__)
+
+/* A unix address that is this process's own: tests run side by side. */
+static inline const char *io_test_name(const char *what, char address[WEIR_ADDRESS_TEXT_MAX])
+{
+    (void)snprintf(address, WEIR_ADDRESS_TEXT_MAX, "unix:@weir-test-%s-%d", what, (int)getpid());
+    return address;
+}
 
 /* A listener on a free port of the loopback, and its address as text. */
 static inline weir_listener *io_test_listen(char address[WEIR_ADDRESS_TEXT_MAX])

@@ -55,7 +55,7 @@ IO_TEST(connecting_to_nobody_is_refused)
     CHECK_INT(listen_at(address, &second), ==, -EADDRINUSE);
     weir_listener_close(listener);
     CHECK_INT(weir_connect(address, &conn), ==, -ECONNREFUSED);
-    CHECK_INT(weir_connect("unix:@weir-test-nobody", &conn), ==, -ECONNREFUSED);
+    CHECK_INT(weir_connect(io_test_name("nobody", address), &conn), ==, -ECONNREFUSED);
     CHECK_INT(weir_connect("unix:/nonexistent/weir", &conn), ==, -ENOENT);
     return 0;
 }
@@ -76,21 +76,22 @@ IO_TEST(connecting_waits_for_room_in_the_backlog)
     enum { CLIENTS = 4 };
     weir_listener *listener;
     weir_conn *clients[CLIENTS], *late;
+    char address[WEIR_ADDRESS_TEXT_MAX];
     int full = 0;
     int r;
 
-    CHECK_OK(weir_listen(&(weir_listen_spec){.address = "unix:@weir-test-backlog", .backlog = 1},
-                         &listener));
+    (void)io_test_name("backlog", address);
+    CHECK_OK(weir_listen(&(weir_listen_spec){.address = address, .backlog = 1}, &listener));
     for (full = 0; full < CLIENTS; full++) {
         WEIR_DEADLINE(30) {
-            r = weir_connect("unix:@weir-test-backlog", &clients[full]);
+            r = weir_connect(address, &clients[full]);
         }
         if (r < 0) break;
     }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     IO_SCOPE(scope, &r) {
         CHECK_OK(weir_spawn(scope, accept_and_close, &listener, sizeof listener));
-        CHECK_OK(weir_connect("unix:@weir-test-backlog", &late));
+        CHECK_OK(weir_connect(address, &late));
     }
     CHECK_OK(r);
     weir_conn_close(late);
@@ -427,12 +428,13 @@ IO_TEST(abstract_names_leave_no_file)
     weir_listener *listener;
     weir_conn *client, *server;
     weir_address address;
-    char text[WEIR_ADDRESS_TEXT_MAX];
+    char text[WEIR_ADDRESS_TEXT_MAX], name[WEIR_ADDRESS_TEXT_MAX];
 
-    CHECK_OK(listen_at("unix:@weir-test-abstract", &listener));
+    (void)io_test_name("abstract", name);
+    CHECK_OK(listen_at(name, &listener));
     CHECK_OK(weir_listener_address(listener, &address));
     weir_address_format(&address, text, sizeof text);
-    CHECK_STR(text, "unix:@weir-test-abstract");
+    CHECK_STR(text, name);
     CHECK_OK(weir_connect(text, &client));
     CHECK_OK(weir_accept(listener, &server));
     weir_conn_close(client);

@@ -52,6 +52,7 @@ static void side_init(struct side *side, void (*fn)(struct side *side))
     CHECK(side->stack != NULL);
     memset(side->stack, 0, STACK_BYTES);
     side->fn = fn;
+    sanitize_stack_mapped(side->stack, STACK_BYTES);
     sanitize_loop_begin(&side->caller_sanitize);
     sanitize_task_begin(&side->sanitize, side->stack, STACK_BYTES);
     switch_prepare(&side->context, side->stack + STACK_BYTES, side_main, side);
@@ -285,6 +286,15 @@ TEST(switch_backtrace_of_a_stack_that_never_ran_is_its_entry)
     side_deinit(&side);
 }
 
+/* Of all bytes of the stack, also those that AddressSanitizer keeps from others. */
+__attribute__((no_sanitize("address", "thread"))) static uint64_t stack_sum(const struct side *side)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < STACK_BYTES; i++) sum = sum * 31 + (unsigned char)side->stack[i];
+    return sum;
+}
+
 static void note_call(void *arg)
 {
     ++*(int *)arg;
@@ -292,22 +302,19 @@ static void note_call(void *arg)
 
 TEST(switch_call_as_if_from_touches_nothing)
 {
-    char *before = malloc(STACK_BYTES);
     struct side side;
-    uint64_t seed = 77;
+    struct side straight = {.seed = 77};
+    uint64_t before;
     int calls = 0;
 
-    CHECK(before != NULL);
     side_init(&side, mix);
-    side.seed = seed;
+    side.seed = straight.seed;
     side_enter(&side);
-    memcpy(before, side.stack, STACK_BYTES);
+    before = stack_sum(&side);
     for (int i = 0; i < 10; i++) switch_call_as_if_from(&side.context, note_call, &calls);
     CHECK_INT(calls, ==, 10);
-    CHECK(memcmp(before, side.stack, STACK_BYTES) == 0);
-    free(before);
+    CHECK(stack_sum(&side) == before);
     while (!side.ended) side_enter(&side);
-    struct side straight = {.seed = seed};
     mix(&straight);
     CHECK(side.result == straight.result);
     side_deinit(&side);

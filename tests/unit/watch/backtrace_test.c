@@ -5,12 +5,13 @@
 #include <string.h>
 #include <weir/weir.h>
 
+#include "base/atomic.h"
 #include "harness/test.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
 #include "watch/symbol.h"
 
-static volatile int sink;
+static ATOM(int) sink;
 static volatile int64_t long_ms = 60000; /* not a constant to the compiler */
 
 /* ---- Chains of functions that the compiler must not fold ---- */
@@ -18,14 +19,14 @@ static volatile int64_t long_ms = 60000; /* not a constant to the compiler */
 static __attribute__((noinline)) int backtrace_test_sleeps(int64_t ms)
 {
     int r = weir_sleep(ms);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
 static __attribute__((noinline)) int backtrace_test_calls(int64_t ms)
 {
     int r = backtrace_test_sleeps(ms);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
@@ -33,21 +34,21 @@ static int sleeper(void *arg)
 {
     int r = backtrace_test_calls(long_ms);
     (void)arg;
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
 static __attribute__((noinline)) int backtrace_test_recurses(int depth)
 {
     int r = depth > 0 ? backtrace_test_recurses(depth - 1) : weir_sleep(long_ms);
-    sink += depth;
+    (void)atom_add(&sink, depth);
     return r;
 }
 
 static int deep_sleeper(void *arg)
 {
     int r = backtrace_test_recurses(*(int *)arg);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
@@ -204,7 +205,7 @@ TEST(backtrace_ends_where_the_stack_does)
 static __attribute__((noinline)) void backtrace_test_looks(struct frames *frames)
 {
     backtrace_here(&frames->backtrace);
-    sink++;
+    (void)atom_add(&sink, 1);
 }
 
 static int look_at_self(void *arg)
@@ -212,7 +213,7 @@ static int look_at_self(void *arg)
     struct frames *frames = arg;
 
     backtrace_test_looks(frames);
-    sink++;
+    (void)atom_add(&sink, 1);
     return 0;
 }
 

@@ -17,7 +17,7 @@
 #include "rt/runtime.h"
 #include "rt/scope.h"
 
-static volatile int sink;
+static ATOM(int) sink;
 static volatile int64_t long_ms = 60000; /* not a constant to the compiler */
 
 /* ---- Help ---- */
@@ -108,14 +108,14 @@ static void spawn_on(int worker, weir_scope *scope, weir_task_fn fn, const void 
 static __attribute__((noinline)) int dump_test_inner(int64_t ms)
 {
     int r = weir_sleep(ms);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
 static __attribute__((noinline)) int dump_test_outer(int64_t ms)
 {
     int r = dump_test_inner(ms);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
@@ -123,7 +123,7 @@ static int sleeper(void *arg)
 {
     int r = dump_test_outer(long_ms);
     (void)arg;
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
@@ -177,14 +177,14 @@ static int reader(void *arg)
 static int joiner(void *arg)
 {
     int r = weir_task_join(*(weir_task *)arg, NULL);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
 static int spawner(void *arg)
 {
     int r = weir_spawn(*(weir_scope **)arg, sleeper, NULL, 0);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
@@ -510,6 +510,7 @@ TEST_TASK(dump_names_a_busy_worker_and_does_not_look_into_it, 2, real_clock)
 
     WEIR_SCOPE(scope, &result, .name = "mixed", .place = WEIR_PLACE_HERE, PLAIN_SCOPE) {
         CHECK_OK(weir_spawn(scope, sleeper, NULL, 0));
+        CHECK_OK(weir_yield());
         spawn_on(1, scope, spin, &keep, sizeof keep);
         while (atom_load_total(&state) != 1) CHECK_OK(weir_yield());
         take_dump();
@@ -558,7 +559,7 @@ static int sleeps_on_other(void *arg)
     int r;
     atom_store_total(*(ATOM(int) **)arg, 1);
     r = dump_test_outer(long_ms);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
@@ -679,7 +680,7 @@ static int many_blocks(void *arg)
     if (left < 0) return weir_sleep(long_ms);
     WEIR_DEADLINE(100000) {
         r = many_blocks(&left);
-        sink++;
+        (void)atom_add(&sink, 1);
     }
     return r;
 }
@@ -698,11 +699,10 @@ TEST_TASK(dump_of_many_blocks_ends, 1, real_clock)
     return result;
 }
 
-/* From a task with the smallest stack, called at its very beginning. */
 static int dump_here(void *arg)
 {
     int r = weir_dump(*(int *)arg);
-    sink++;
+    (void)atom_add(&sink, 1);
     return r;
 }
 
