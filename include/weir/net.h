@@ -181,8 +181,8 @@ static inline void weir_listen_spec_init(weir_listen_spec *spec)
 }
 
 /* weir_listen(&spec, &listener) - bind and listen. A stale unix socket file (nobody
- * listens behind it) is replaced; any other file is left alone. Errors: the kernel's (-EADDRINUSE, -EACCES),
- * WEIR_EREFUSED. Never suspends. */
+ * listens behind it) is replaced; any other file is left alone. Errors: the kernel's
+ * (-EADDRINUSE, -EACCES), WEIR_EREFUSED. Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *spec,
                                              weir_listener **ret_listener);
 #define weir_listen(...) weir_listen_sized(sizeof(weir_listen_spec), __VA_ARGS__)

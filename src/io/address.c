@@ -113,7 +113,8 @@ static int parse_internet(const char *text, const char *rest, weir_address *addr
         return refuse("address '%.*s': the port is not a number from 0 to 65535",
                       WEIR_ADDRESS_TEXT_MAX, text);
     }
-    if (length == 0) return refuse("address '%.*s': the host is missing", WEIR_ADDRESS_TEXT_MAX, text);
+    if (length == 0)
+        return refuse("address '%.*s': the host is missing", WEIR_ADDRESS_TEXT_MAX, text);
     good = length < sizeof host;
     if (good) {
         memcpy(host, rest, length);
@@ -162,8 +163,8 @@ int weir_address_parse(const char *text, weir_address *ret_address)
         rest = text + length;
     }
     if (!rest) {
-        return refuse("address '%.*s': must begin with tcp:, udp: or unix:",
-                      WEIR_ADDRESS_TEXT_MAX, text);
+        return refuse("address '%.*s': must begin with tcp:, udp: or unix:", WEIR_ADDRESS_TEXT_MAX,
+                      text);
     }
     r = address.transport == WEIR_UNIX ? parse_unix(text, rest, &address)
                                        : parse_internet(text, rest, &address);
@@ -248,8 +249,8 @@ int address_from_kernel(const struct sockaddr_storage *storage, socklen_t bytes,
     return 0;
 }
 
-int address_of_socket(const struct kernel *kernel, int fd, bool peer,
-                      enum weir_transport transport, weir_address *ret_address)
+int address_of_socket(const struct kernel *kernel, int fd, bool peer, enum weir_transport transport,
+                      weir_address *ret_address)
 {
     struct sockaddr_storage storage = {0};
     socklen_t bytes = sizeof storage;

@@ -170,8 +170,8 @@ static void check_unclaimed(const weir_conn *conn, io_claim *claim, const char *
 
     if (!owner) return;
     if (owner == conn_idle_reader) {
-        misuse("weir_conn_close: the connection (descriptor %d) is in an idle wait, which ends with "
-               "its callback",
+        misuse("weir_conn_close: the connection (descriptor %d) is in an idle wait, which ends "
+               "with its callback",
                conn->fd);
     }
     misuse("weir_conn_close: task '%s' is %s the connection (descriptor %d)",
@@ -373,8 +373,8 @@ ssize_t weir_conn_writev(weir_conn *conn, const struct iovec *parts, int parts_c
 
 int weir_conn_send_all(weir_conn *conn, const void *data, size_t bytes, size_t *ret_sent)
 {
-    return move_all("weir_conn_send_all", conn, &conn->writer, write_some,
-                    (void *)(uintptr_t)data, bytes, ret_sent);
+    return move_all("weir_conn_send_all", conn, &conn->writer, write_some, (void *)(uintptr_t)data,
+                    bytes, ret_sent);
 }
 
 int weir_conn_read_exact(weir_conn *conn, void *data, size_t bytes, size_t *ret_received)

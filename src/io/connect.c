@@ -64,7 +64,8 @@ static int connect_to(struct task *self, const weir_address *address, weir_conn 
     int r;
 
     if (address->transport != WEIR_TCP && address->transport != WEIR_UNIX) {
-        return refuse("connect: the address must be tcp: or unix: (datagrams are for weir_udp_open)");
+        return refuse("connect: the address must be tcp: or unix: (datagrams are for "
+                      "weir_udp_open)");
     }
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;

@@ -37,8 +37,8 @@ struct file_call {
     struct blocking_call call;
     const struct file_operation *operation;
     ssize_t result;
-    weir_file *file;        /* a share, or NULL */
-    int fd;                 /* of close: the descriptor itself; of open: what it gave, or -1 */
+    weir_file *file; /* a share, or NULL */
+    int fd;          /* of close: the descriptor itself; of open: what it gave, or -1 */
     int flags;
     mode_t mode;
     bool data_only;
@@ -47,8 +47,8 @@ struct file_call {
     size_t entries_max;
     struct stat stat;
     weir_listing *listing;
-    const char *to;         /* the second path, in memory[] */
-    char memory[];          /* path, or two of them, or data */
+    const char *to; /* the second path, in memory[] */
+    char memory[];  /* path, or two of them, or data */
 };
 
 static ssize_t run_open(const struct kernel *kernel, struct file_call *call)
@@ -123,16 +123,11 @@ enum file_operations {
 };
 
 static const struct file_operation operations[FILE_OPERATIONS] = {
-    [FILE_OPEN] = {"open", run_open},
-    [FILE_CLOSE] = {"close", run_close},
-    [FILE_READ] = {"read", run_read},
-    [FILE_WRITE] = {"write", run_write},
-    [FILE_SYNC] = {"fsync", run_sync},
-    [FILE_STAT] = {"fstat", run_file_stat},
-    [PATH_STAT] = {"stat", run_path_stat},
-    [PATH_RENAME] = {"rename", run_rename},
-    [PATH_UNLINK] = {"unlink", run_unlink},
-    [PATH_MKDIR] = {"mkdir", run_mkdir},
+    [FILE_OPEN] = {"open", run_open},       [FILE_CLOSE] = {"close", run_close},
+    [FILE_READ] = {"read", run_read},       [FILE_WRITE] = {"write", run_write},
+    [FILE_SYNC] = {"fsync", run_sync},      [FILE_STAT] = {"fstat", run_file_stat},
+    [PATH_STAT] = {"stat", run_path_stat},  [PATH_RENAME] = {"rename", run_rename},
+    [PATH_UNLINK] = {"unlink", run_unlink}, [PATH_MKDIR] = {"mkdir", run_mkdir},
     [PATH_LIST] = {"list", run_list},
 };
 

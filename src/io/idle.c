@@ -119,9 +119,8 @@ static void idle_release(struct worker *worker, struct belonging *belonging)
 
 static void idle_describe(const struct belonging *belonging, char *text, size_t bytes)
 {
-    const struct idle *idle =
-        (const struct idle *)(const void *)((const char *)belonging -
-                                            offsetof(struct idle, belonging));
+    const struct idle *idle = (const struct idle *)(const void *)((const char *)belonging -
+                                                                  offsetof(struct idle, belonging));
 
     if (wheel_timer_armed(&idle->timer.wheel)) {
         int64_t left_ns = idle->timer.wheel.at_ns - weir_now_ns();

@@ -52,8 +52,8 @@ int address_from_kernel(const struct sockaddr_storage *storage, socklen_t bytes,
                         enum weir_transport transport, weir_address *ret_address);
 
 /* The name of a socket's own side, or of its peer's. */
-int address_of_socket(const struct kernel *kernel, int fd, bool peer,
-                      enum weir_transport transport, weir_address *ret_address);
+int address_of_socket(const struct kernel *kernel, int fd, bool peer, enum weir_transport transport,
+                      weir_address *ret_address);
 
 /* A numeric host; false if it is none. The transport is for the caller to set. */
 bool address_from_numbers(const char *host, uint16_t port, weir_address *ret_address);

@@ -33,11 +33,11 @@ struct slot {
 
 struct weir_listener {
     weir_runtime *runtime;
-    weir_address address;   /* as bound: with the real port */
+    weir_address address; /* as bound: with the real port */
     bool has_file;
     struct file_identity file;
     unsigned count;
-    struct slot slots[];    /* one, or one for each worker */
+    struct slot slots[]; /* one, or one for each worker */
 };
 
 static const struct wait_kind wait_accept = {
@@ -97,8 +97,7 @@ static bool is_stale(const struct kernel *kernel, const weir_address *address)
 
     if (fd < 0) return false;
     do {
-        r = kernel->connect(kernel, fd, (const struct sockaddr *)&address->storage,
-                            address->bytes);
+        r = kernel->connect(kernel, fd, (const struct sockaddr *)&address->storage, address->bytes);
     } while (r == -EINTR);
     (void)kernel->close(kernel, fd);
     return r == -ECONNREFUSED;

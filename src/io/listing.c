@@ -14,10 +14,10 @@ struct weir_listing {
     size_t count;
     size_t count_room;
     size_t entries_max;
-    char *text;        /* the names, as they were found */
+    char *text; /* the names, as they were found */
     size_t text_bytes;
     size_t text_room;
-    size_t *starts;    /* of each name in `text`, while it may still move */
+    size_t *starts;     /* of each name in `text`, while it may still move */
     const char **names; /* sorted, once all are there */
 };
 

@@ -16,7 +16,7 @@ enum {
 
 struct resolve_call {
     struct blocking_call call;
-    int code;   /* 0, -errno, or EAI_* as a positive number */
+    int code; /* 0, -errno, or EAI_* as a positive number */
     int count;
     int count_max;
     uint16_t port;
@@ -44,7 +44,8 @@ static void take_addresses(struct resolve_call *call, const struct addrinfo *lis
         if (found->ai_addrlen > sizeof storage) continue;
         memcpy(&storage, found->ai_addr, found->ai_addrlen);
         if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) continue;
-        if (address_from_kernel(&storage, found->ai_addrlen, call->transport, address) < 0) continue;
+        if (address_from_kernel(&storage, found->ai_addrlen, call->transport, address) < 0)
+            continue;
         set_port(address, call->port);
         call->count++;
     }

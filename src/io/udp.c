@@ -71,8 +71,7 @@ void weir_udp_close(weir_udp *udp)
 
 int weir_udp_local(const weir_udp *udp, weir_address *ret_address)
 {
-    return address_of_socket(udp->pollable->runtime->kernel, udp->fd, false, WEIR_UDP,
-                             ret_address);
+    return address_of_socket(udp->pollable->runtime->kernel, udp->fd, false, WEIR_UDP, ret_address);
 }
 
 ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const void *data, size_t bytes)
@@ -112,10 +111,8 @@ ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes, weir_address *ret
     if (r < 0) return r;
     for (;;) {
         const struct kernel *kernel = worker_self()->kernel;
-        struct msghdr message = {.msg_iov = &part,
-                                 .msg_iovlen = 1,
-                                 .msg_name = &from,
-                                 .msg_namelen = sizeof from};
+        struct msghdr message = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_name = &from, .msg_namelen = sizeof from};
         /* With MSG_TRUNC the result is the datagram's own length. */
         ssize_t n = kernel->recvmsg(kernel, udp->fd, &message, MSG_TRUNC);
         if (n == -EINTR) continue;

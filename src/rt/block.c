@@ -113,10 +113,7 @@ void block_refresh(struct worker *worker, struct task *task)
 
 bool block_refresh_if_simple(struct worker *worker, struct task *task)
 {
-    if (task->state != TASK_PARKED) return false;
-    for (const struct block *block = task->top; block; block = block->outer) {
-        if (block->kind == BLOCK_SCOPE) return false;
-    }
+    if (task->state != TASK_PARKED || task->open_scopes > 0) return false;
     block_refresh(worker, task);
     return true;
 }

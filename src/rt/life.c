@@ -160,7 +160,6 @@ static inline __attribute__((always_inline)) struct task *take_free(struct worke
     task->scope = scope;
     task->fn = fn;
     atom_store(&task->id, worker->id_prefix | ++worker->next_id);
-    task->ignored = 0;
     task->joiner = NULL;
     if (spawner && __builtin_expect(spawner->has_extras, 0) && spawner->locals) {
         task->locals = local_ref(spawner->locals);
@@ -216,6 +215,7 @@ static __attribute__((noinline)) void release_extras(struct task *task)
     task->why = NULL;
     task->locals = NULL;
     task->cancel_why = NULL;
+    task->ignored = 0;
     task->has_extras = false;
 }
 

@@ -57,6 +57,7 @@ struct worker {
     int64_t turn_began_ns;
     int64_t now_ns;         /* as of the last look at the clock */
     struct stack *left_stack; /* of a task that has ended: nobody runs on it any more */
+    unsigned left_class;
     struct sanitize_context left_sanitize;
     struct mail *local_head;
     struct mail *local_tail;

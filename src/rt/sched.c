@@ -50,11 +50,11 @@ static inline void queue_push(struct run_queue *queue, struct task *task)
 static inline void prefetch_ahead(struct task *next)
 {
     struct task *second = next->run_next;
+    uintptr_t sp;
     if (!second) return;
-    __builtin_prefetch(second->context.sp);
-    __builtin_prefetch((void *)((uintptr_t)second->context.sp + 64));
-    __builtin_prefetch(&second->wait);
-    __builtin_prefetch(&second->sibling);
+    sp = (uintptr_t)second->context.sp;
+    __builtin_prefetch((void *)sp);
+    __builtin_prefetch((void *)(sp + 64));
     __builtin_prefetch(second->run_next);
 }
 
@@ -278,7 +278,8 @@ static inline void enter(struct worker *worker, struct task *task)
 
 static __attribute__((noinline)) void take_back_stack(struct worker *worker)
 {
-    stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack);
+    stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack,
+                 worker->left_class);
     worker->left_stack = NULL;
     sanitize_task_end(&worker->left_sanitize);
 }
@@ -354,6 +355,7 @@ int weir_yield(void)
 struct task *worker_finish(struct worker *worker, struct task *task)
 {
     struct stack *stack = task->stack;
+    unsigned size_class = task->size_class;
     struct sanitize_context context = task->sanitize;
     struct task *next;
     struct switch_context unused;
@@ -364,7 +366,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
     next = pick(worker);
 #if !WEIR_ASAN && !WEIR_TSAN
     /* A run of short tasks shares one hot stack and needs no switch at all. */
-    if (next && next->state == TASK_NEW && next->size_class == stack->size_class) {
+    if (next && next->state == TASK_NEW && next->size_class == size_class) {
         start(worker, next);
         next->stack = stack;
         task_set_state(next, TASK_RUNNING);
@@ -373,6 +375,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
     }
 #endif
     worker->left_stack = stack;
+    worker->left_class = size_class;
     worker->left_sanitize = context;
     if (next) {
         enter(worker, next);

@@ -245,12 +245,15 @@ struct stack *stack_take(struct stack_pool *pool, struct stack_cache *cache, uns
     return stack;
 }
 
-void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct stack *stack)
+void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct stack *stack,
+                  unsigned size_class)
 {
-    unsigned size_class = stack->size_class;
     struct stack_pool_class *class = &pool->classes[size_class];
 
     if (cache->count[size_class] == STACK_CACHE_MAX) {
+        for (unsigned i = 0; i < STACK_MOVE_COUNT; i++) {
+            __builtin_prefetch(cache->stacks[size_class][i], 1);
+        }
         /* The ones that were returned first are the coldest of the cache. */
         lock_acquire(&pool->lock);
         for (unsigned i = 0; i < STACK_MOVE_COUNT; i++) {

@@ -84,9 +84,11 @@ size_t stack_class_bytes(const struct stack_pool *pool, unsigned size_class);
 int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count);
 void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t count);
 
-/* A stack for a holder of a credit: never fails. */
+/* A stack for a holder of a credit: never fails. Returning one does not look at it:
+ * with many tasks that would be a cache miss each. */
 struct stack *stack_take(struct stack_pool *pool, struct stack_cache *cache, unsigned size_class);
-void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct stack *stack);
+void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct stack *stack,
+                  unsigned size_class);
 
 /* Give the memory of up to `count_max` long unused stacks back to the system. Returns
  * how many there were. */

@@ -108,6 +108,7 @@ int task_interruption(const struct task *task, bool takes_work)
 /* A cancelled task that goes on calling is not stopped, but it is named. */
 static void count_ignored(struct task *self)
 {
+    self->has_extras = true;
     if (self->ignored > IGNORED_REPORT_AT || ++self->ignored != IGNORED_REPORT_AT) return;
     log_write(worker_self()->runtime, WEIR_LOG_WARNING, self,
               "has made %d suspending calls since it was cancelled and does not end",

@@ -116,13 +116,13 @@ struct task {
     /* The third and fourth: its beginning and its end. */
     struct list sibling;    /* in scope->children, or scope->ended */
     struct mail mail;
-    ATOM(uint8_t) mail_bits;
-    int result;
     weir_task_fn fn;
     void *arg;              /* inline_arg, or allocated (a copied name lies behind it) */
     ATOM(uint64_t) id;      /* 0 while free */
     uint32_t arg_bytes;
-    int ignored;            /* suspending calls that failed since it was cancelled */
+    uint32_t open_scopes;   /* that it has opened and not closed */
+    ATOM(uint8_t) mail_bits;
+    int result;
     const char *name;
     unsigned char inline_arg[TASK_ARG_INLINE] __attribute__((aligned(16)));
     struct join_wait *joiner;
@@ -132,6 +132,7 @@ struct task {
     struct restart_record *restart;
     char *why;              /* sentence of the last refusal, allocated on first use */
     const char *cancel_why;
+    int ignored;            /* suspending calls that failed since it was cancelled */
     struct sanitize_context sanitize;
 } __attribute__((aligned(64)));
 

@@ -95,8 +95,8 @@ static int transfer_main(void *arg)
     if (r < 0) return r;
     WEIR_DEADLINE(IO_TEST_MS) {
         int opened = 0;
-        WEIR_SCOPE(scope, &opened, .name = "transfer", .on_failure = WEIR_FAIL_FAST,
-                   .max_tasks = 2, .overflow = WEIR_REJECT) {
+        WEIR_SCOPE(scope, &opened, .name = "transfer", .on_failure = WEIR_FAIL_FAST, .max_tasks = 2,
+                   .overflow = WEIR_REJECT) {
             struct transfer in = {reader, &received}, out = {writer, &sent};
             runtime_cancel_target(scope);
             r = weir_spawn(scope, receive_chunks, &in, sizeof in);
@@ -153,9 +153,9 @@ struct objects {
     char folder[32], path[64], other[64], socket[80];
 };
 
-#define STEP(call)                   \
-    do {                             \
-        ssize_t step_ = (call);      \
+#define STEP(call)                        \
+    do {                                  \
+        ssize_t step_ = (call);           \
         if (step_ < 0) return (int)step_; \
     } while (0)
 
@@ -220,7 +220,7 @@ static int use_files(struct objects *objects)
     STEP(weir_path_mkdir(objects->other, 0700));
     STEP(weir_file_open(objects->path, O_RDWR | O_CREAT, 0600, &objects->file));
     while (written < 4) {
-        ssize_t n = weir_file_write(objects->file, "data" + written, 4 - written, (int64_t)written);
+        ssize_t n = weir_file_write(objects->file, &"data"[written], 4 - written, (int64_t)written);
         if (n < 0) return (int)n;
         written += (size_t)n;
     }
@@ -312,9 +312,9 @@ TEST_WITH(no_descriptor_anywhere_leaves_nothing_behind, .timeout_ms = 120000)
 static int interrupted_run(void *arg)
 {
     static const char *const retried[] = {
-        "accept", "connect", "read",  "readv",       "write",  "writev", "recv",  "send",
-        "recvmsg", "sendmsg", "open", "pread",       "pwrite", "fsync",  "fstat", "stat",
-        "rename", "unlink",  "mkdir", "getaddrinfo", "list_directory",
+        "accept", "connect", "read",    "readv",  "write", "writev",      "recv",
+        "send",   "recvmsg", "sendmsg", "open",   "pread", "pwrite",      "fsync",
+        "fstat",  "stat",    "rename",  "unlink", "mkdir", "getaddrinfo", "list_directory",
     };
     int r = everything_run(arg);
 

@@ -13,10 +13,10 @@
 
 /* Objects on which each of the calls has to wait. */
 struct fixture {
-    weir_conn *quiet, *quiet_peer;   /* nothing to read */
-    weir_conn *full, *full_peer;     /* no room to write */
-    weir_listener *listener;         /* nobody comes */
-    weir_listener *crowded;          /* its backlog is full */
+    weir_conn *quiet, *quiet_peer; /* nothing to read */
+    weir_conn *full, *full_peer;   /* no room to write */
+    weir_listener *listener;       /* nobody comes */
+    weir_listener *crowded;        /* its backlog is full */
     char crowded_address[WEIR_ADDRESS_TEXT_MAX];
     weir_conn *crowd[4];
     int crowd_count;
@@ -258,9 +258,7 @@ static int no_deadline(void *arg)
     CHECK_INT(weir_file_sync(file, false), ==, WEIR_ENODEADLINE);
     CHECK_INT(weir_file_stat(file, &found), ==, WEIR_ENODEADLINE);
     CHECK_INT(weir_file_close(file), ==, 0);
-    WEIR_NO_DEADLINE("the fixture is local") {
-        fixture_close(&fixture);
-    }
+    WEIR_NO_DEADLINE("the fixture is local") { fixture_close(&fixture); }
     return 0;
 }
 
@@ -274,7 +272,7 @@ TEST(every_wait_without_a_deadline_is_refused)
 struct attempt {
     struct fixture *fixture;
     const struct waiting_call *call;
-    ATOM(int) *result; /* 1 while it waits */
+    ATOM(int) * result; /* 1 while it waits */
 };
 
 static int attempt_main(void *arg)
@@ -304,7 +302,8 @@ IO_TEST(cancel_ends_every_wait)
 
         test_note("%s", waiting_calls[i].name);
         atom_store(&result, 1);
-        IO_SCOPE(scope, &r) {
+        IO_SCOPE(scope, &r)
+        {
             CHECK_OK(weir_spawn(scope, attempt_main, &attempt, sizeof attempt));
             CHECK_OK(weir_yield());
             CHECK_INT(atom_load(&result), ==, 1);
@@ -329,7 +328,8 @@ IO_TEST(stop_ends_only_the_waits_that_take_on_work)
 
         test_note("%s", waiting_calls[i].name);
         atom_store(&result, 1);
-        IO_SCOPE(scope, &r) {
+        IO_SCOPE(scope, &r)
+        {
             CHECK_OK(weir_spawn(scope, attempt_main, &attempt, sizeof attempt));
             CHECK_OK(weir_yield());
             weir_scope_stop(scope, 10000);
@@ -352,7 +352,7 @@ IO_TEST(stop_ends_only_the_waits_that_take_on_work)
 struct meeting {
     weir_conn *first, *second; /* read by the two tasks */
     weir_scope *scope;
-    bool steal;                /* the first takes away what woke the second */
+    bool steal; /* the first takes away what woke the second */
     ATOM(int) result;
 };
 
@@ -388,8 +388,10 @@ static int meet(bool steal)
 
     CHECK_OK(weir_socketpair(&meeting.first, &first));
     CHECK_OK(weir_socketpair(&meeting.second, &second));
-    IO_SCOPE(outer, &r) {
-        IO_SCOPE(scope, &inner) {
+    IO_SCOPE(outer, &r)
+    {
+        IO_SCOPE(scope, &inner)
+        {
             meeting.scope = scope;
             CHECK_OK(weir_spawn(outer, first_reader, &at, sizeof at));
             CHECK_OK(weir_spawn(scope, second_reader, &at, sizeof at));

@@ -141,7 +141,6 @@ TEST(formatting_cuts_to_fit_and_hides_control_characters)
     weir_address_format(&address, text, sizeof text);
     CHECK_STR(text, "none");
     storage.ss_family = AF_PACKET;
-    CHECK_INT(address_from_kernel(&storage, sizeof storage, WEIR_TCP, &address), ==,
-              -EAFNOSUPPORT);
+    CHECK_INT(address_from_kernel(&storage, sizeof storage, WEIR_TCP, &address), ==, -EAFNOSUPPORT);
     CHECK_INT(address_from_kernel(&storage, 0, WEIR_TCP, &address), ==, -EAFNOSUPPORT);
 }

@@ -111,7 +111,8 @@ static void move_bulk(weir_conn *from, weir_conn *to)
 {
     int r;
 
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         unsigned char data[5000];
         size_t received = 0;
 
@@ -213,7 +214,8 @@ IO_TEST(a_reset_wakes_the_reader)
 
     io_test_pair(&a, &b);
     CHECK_INT(setsockopt(weir_conn_fd(a), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), ==, 0);
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, read_reset, &b, sizeof b));
         CHECK_OK(weir_yield());
         weir_conn_close(a);
@@ -252,7 +254,8 @@ IO_TEST(a_second_reader_and_a_second_writer_are_told_so)
     int r;
 
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         struct use use = {a, data, sizeof data};
         char byte;
 
@@ -284,7 +287,8 @@ static int close_while_reading(void *arg)
 
     (void)arg;
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, read_byte, &a, sizeof a));
         CHECK_OK(weir_yield());
         weir_conn_close(a);
@@ -325,9 +329,7 @@ IO_TEST(a_descriptor_is_adopted_or_stays_the_callers)
     CHECK_INT(weir_conn_fd(conn), ==, fds[0]);
     CHECK_INT(write(fds[1], "x", 1), ==, 1);
     CHECK_INT(weir_conn_read(conn, path, 1), ==, 1);
-    WEIR_DEADLINE(1) {
-        CHECK_INT(weir_conn_read(conn, path, 1), ==, WEIR_ETIMEDOUT);
-    }
+    WEIR_DEADLINE(1) { CHECK_INT(weir_conn_read(conn, path, 1), ==, WEIR_ETIMEDOUT); }
     /* It is watched now; with several workers the other one may be asked. */
     CHECK_INT(weir_conn_from_fd(fds[0], &again), ==, -EEXIST);
     weir_conn_close(conn);
@@ -432,13 +434,11 @@ static int pump_in(void *arg)
 
 static int spawn_on(weir_scope *scope, weir_task_fn fn, const void *arg, size_t bytes, int worker)
 {
-    return weir_task_spawn(scope,
-                           &(weir_task_spec){.fn = fn,
-                                             .arg = arg,
-                                             .arg_bytes = bytes,
-                                             .place = WEIR_PLACE_WORKER,
-                                             .worker = worker},
-                           NULL);
+    return weir_task_spawn(
+        scope,
+        &(weir_task_spec){
+            .fn = fn, .arg = arg, .arg_bytes = bytes, .place = WEIR_PLACE_WORKER, .worker = worker},
+        NULL);
 }
 
 IO_TEST(reader_and_writer_may_live_on_different_workers)
@@ -449,7 +449,8 @@ IO_TEST(reader_and_writer_may_live_on_different_workers)
     int r;
 
     io_test_pair(&a, &b);
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         struct half half_a = {a, BYTES}, half_b = {b, BYTES};
         CHECK_OK(spawn_on(scope, pump_out, &half_a, sizeof half_a, 0));
         CHECK_OK(spawn_on(scope, pump_in, &half_a, sizeof half_a, last));

@@ -18,10 +18,12 @@ struct folder {
 /* An empty folder, and paths of files that could be in it. */
 static void folder_make(struct folder *folder)
 {
-    strcpy(folder->path, "/tmp/weir-test-XXXXXX");
-    CHECK(mkdtemp(folder->path) != NULL);
+    char path[] = "/tmp/weir-test-XXXXXX";
+
+    CHECK(mkdtemp(path) != NULL);
+    strcpy(folder->path, path);
     for (int i = 0; i < 4; i++) {
-        (void)snprintf(folder->names[i], sizeof folder->names[i], "%s/%c", folder->path, 'a' + i);
+        (void)snprintf(folder->names[i], sizeof folder->names[i], "%s/%c", path, 'a' + i);
     }
 }
 
@@ -238,7 +240,8 @@ static int queue_is_bounded(void *arg)
     folder_make(&folder);
     CHECK_INT(mkfifo(folder.names[0], 0600), ==, 0);
     CHECK_OK(weir_file_open(folder.path, O_RDONLY, 0, &file));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, open_fifo, folder.names[0], sizeof folder.names[0]));
         wait_until_running(1);
         CHECK_OK(weir_spawn(scope, stat_path, folder.path, sizeof folder.path));
@@ -270,7 +273,8 @@ static int orphaned_open(void *arg)
     (void)arg;
     folder_make(&folder);
     CHECK_INT(mkfifo(folder.names[0], 0600), ==, 0);
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, open_fifo, folder.names[0], sizeof folder.names[0]));
         wait_until_running(1);
         weir_scope_cancel(scope, 0, "enough");
@@ -282,9 +286,7 @@ static int orphaned_open(void *arg)
     CHECK_STR(container_of(list_first(&executor()->orphans), struct blocking_call, node)->detail,
               folder.names[0]);
     /* A call that was only queued never happens. */
-    WEIR_DEADLINE(5) {
-        r = weir_path_mkdir(folder.names[1], 0700);
-    }
+    WEIR_DEADLINE(5) { r = weir_path_mkdir(folder.names[1], 0700); }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     CHECK_INT(orphan_count(), ==, 1);
     unblock(folder.names[0]);
@@ -337,7 +339,8 @@ static int orphaned_read(void *arg)
     folder_make(&folder);
     CHECK_OK(weir_file_open(folder.names[0], O_RDWR | O_CREAT, 0600, &use.file));
     CHECK_OK(weir_file_stat(use.file, &before));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, read_fifo, &use, sizeof use));
         wait_until_running(1);
         weir_scope_cancel(scope, 0, "enough");
@@ -388,7 +391,8 @@ IO_TEST(a_cancelled_task_still_closes_its_file)
     int fd, r;
 
     CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &file));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, cancelled_close, &file, sizeof file));
         weir_scope_cancel(scope, 0, "enough");
     }

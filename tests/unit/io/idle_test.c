@@ -30,10 +30,8 @@ static void on_ready(weir_conn *conn, int status, void *arg)
 
 static int idle(weir_scope *scope, weir_conn *conn, struct seen *seen, int64_t idle_ms)
 {
-    return weir_conn_idle(scope, conn,
-                          &(weir_idle_spec){.on_ready = on_ready,
-                                            .keep_arg = seen,
-                                            .idle_ms = idle_ms});
+    return weir_conn_idle(
+        scope, conn, &(weir_idle_spec){.on_ready = on_ready, .keep_arg = seen, .idle_ms = idle_ms});
 }
 
 static void wait_until_called(struct seen *seen)
@@ -57,7 +55,8 @@ IO_TEST(an_idle_wait_is_refused_with_the_reason)
     int r;
 
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         weir_idle_spec_init(&spec);
         CHECK_INT(weir_conn_idle(scope, a, &spec), ==, WEIR_EREFUSED);
         CHECK_CONTAINS(weir_why(), "'test': on_ready");
@@ -89,7 +88,8 @@ static void idle_until_readable(weir_conn *reader, weir_conn *writer, bool data_
     char data[4];
     int r;
 
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         if (data_first) CHECK_INT(weir_conn_write(writer, "x", 1), ==, 1);
         CHECK_OK(idle(scope, reader, &seen, 10000));
         CHECK_INT(weir_conn_read(reader, data, 1), ==, WEIR_EINUSE);
@@ -132,7 +132,8 @@ IO_TEST(the_end_of_the_stream_ends_an_idle_wait)
     int r;
 
     io_test_pair(&a, &b);
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(idle(scope, a, &seen, 10000));
         weir_conn_close(b);
         wait_until_called(&seen);
@@ -152,7 +153,8 @@ IO_TEST(time_ends_an_idle_wait_and_the_connection_stays_good)
     int r;
 
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(idle(scope, a, &seen, 5));
         wait_until_called(&seen);
         check_seen(&seen, WEIR_ETIMEDOUT);
@@ -174,7 +176,8 @@ IO_TEST(cancel_and_stop_end_an_idle_wait_on_the_workers_own_stack)
     CHECK_OK(weir_socketpair(&a, &b));
     for (int i = 0; i < 2; i++) {
         struct seen seen = {0}, late = {0};
-        IO_SCOPE(scope, &r) {
+        IO_SCOPE(scope, &r)
+        {
             CHECK_OK(weir_conn_idle(scope, a,
                                     &(weir_idle_spec){.on_ready = on_ready,
                                                       .keep_arg = &seen,
@@ -185,9 +188,7 @@ IO_TEST(cancel_and_stop_end_an_idle_wait_on_the_workers_own_stack)
             } else {
                 weir_scope_stop(scope, 1000);
             }
-            WEIR_SHIELD(5000) {
-                wait_until_called(&seen);
-            }
+            WEIR_SHIELD(5000) { wait_until_called(&seen); }
             CHECK_INT(idle(scope, a, &late, 1000), ==, i == 0 ? WEIR_ECANCELED : WEIR_ESTOPPING);
         }
         CHECK_OK(r);
@@ -207,7 +208,8 @@ IO_TEST(closing_the_scope_ends_its_idle_waits_first)
 
     CHECK_OK(weir_socketpair(&a, &b));
     CHECK_OK(weir_socketpair(&c, &d));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(idle(scope, a, &seen, 10000));
         CHECK_OK(idle(scope, c, &closer, 10000));
     }
@@ -228,7 +230,8 @@ IO_TEST(the_callback_may_close_the_connection_and_cancel_the_scope)
 
     CHECK_OK(weir_socketpair(&a, &b));
     CHECK_OK(weir_socketpair(&c, &d));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         closer.cancel = scope;
         CHECK_OK(idle(scope, a, &closer, 10000));
         CHECK_OK(idle(scope, c, &other, 10000));
@@ -264,10 +267,9 @@ static void visitor_ready(weir_conn *conn, int status, void *arg);
 
 static int wait_for_visitor(struct service *service, weir_conn *conn)
 {
-    return weir_conn_idle(service->scope, conn,
-                          &(weir_idle_spec){.on_ready = visitor_ready,
-                                            .keep_arg = service,
-                                            .idle_ms = 60000});
+    return weir_conn_idle(
+        service->scope, conn,
+        &(weir_idle_spec){.on_ready = visitor_ready, .keep_arg = service, .idle_ms = 60000});
 }
 
 static int serve_once(void *arg)
@@ -359,7 +361,8 @@ IO_TEST(idle_waits_of_other_workers_end_with_the_scope)
         int r;
 
         CHECK_OK(weir_socketpair(&a, &b));
-        IO_SCOPE(scope, &r) {
+        IO_SCOPE(scope, &r)
+        {
             struct placed placed = {scope, a, &seen};
             weir_task task;
             CHECK_OK(weir_task_spawn(scope,
@@ -392,7 +395,8 @@ static int close_while_idle(void *arg)
 
     (void)arg;
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(idle(scope, a, &seen, 10000));
         weir_conn_close(a);
     }
@@ -421,7 +425,8 @@ static int spurious_edge(void *arg)
 
     (void)arg;
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(idle(scope, a, &seen, 10000));
         /* The look into the socket finds nothing, twice; then what was there. */
         test_fault("recv", -EAGAIN, 2);
@@ -452,7 +457,8 @@ static int unwatchable(void *arg)
 
     (void)arg;
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         test_fault("queue_watch", -ENOSPC, 1);
         CHECK_INT(idle(scope, a, &seen, 10000), ==, -ENOSPC);
         CHECK_OK(idle(scope, a, &seen, 10000));

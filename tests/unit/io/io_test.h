@@ -20,9 +20,7 @@
 static inline int io_test_task(void *arg)
 {
     weir_task_fn *body = arg;
-    WEIR_DEADLINE(IO_TEST_MS) {
-        return (*body)(NULL);
-    }
+    WEIR_DEADLINE(IO_TEST_MS) { return (*body)(NULL); }
     return WEIR_EREFUSED;
 }
 
@@ -32,20 +30,20 @@ static inline int io_test_run(weir_task_fn body)
                     io_test_task, &body);
 }
 
-#define IO_TEST_WITH(name_, ...)                       \
-    static int io_body_##name_(void *arg);             \
-    TEST_WITH(name_, __VA_ARGS__)                      \
-    {                                                  \
-        CHECK_OK(io_test_run(io_body_##name_));        \
-    }                                                  \
+#define IO_TEST_WITH(name_, ...)                \
+    static int io_body_##name_(void *arg);      \
+    TEST_WITH(name_, __VA_ARGS__)               \
+    {                                           \
+        CHECK_OK(io_test_run(io_body_##name_)); \
+    }                                           \
     static int io_body_##name_(__attribute__((unused)) void *arg)
 
 #define IO_TEST(name_) IO_TEST_WITH(name_, .timeout_ms = TEST_TIMEOUT_MS_DEFAULT)
 
 /* A scope of the test: its tasks stay on the worker of the one who spawns them, so
  * that one yield lets each of them run until it waits. */
-#define IO_SCOPE(scope_, ret_result, ...)                                                       \
-    WEIR_SCOPE(scope_, ret_result, .name = "test", .on_failure = WEIR_FAIL_FAST,                \
+#define IO_SCOPE(scope_, ret_result, ...)                                        \
+    WEIR_SCOPE(scope_, ret_result, .name = "test", .on_failure = WEIR_FAIL_FAST, \
                .max_tasks = 1024, .overflow = WEIR_REJECT, .place = WEIR_PLACE_HERE, __VA_ARGS__)
 
 /* A unix address that is this process's own: tests run side by side. */

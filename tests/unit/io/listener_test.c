@@ -27,13 +27,12 @@ IO_TEST(a_listener_says_what_is_wrong_with_its_spec)
     CHECK_CONTAINS(weir_why(), "address is not set");
     CHECK_INT(listen_at("udp:127.0.0.1:0", &listener), ==, WEIR_EREFUSED);
     CHECK_CONTAINS(weir_why(), "tcp: or unix:");
-    CHECK_INT(weir_listen(&(weir_listen_spec){.address = "unix:@x", .per_worker = true},
-                          &listener),
+    CHECK_INT(weir_listen(&(weir_listen_spec){.address = "unix:@x", .per_worker = true}, &listener),
               ==, WEIR_EREFUSED);
     CHECK_CONTAINS(weir_why(), "per_worker");
-    CHECK_INT(weir_listen(&(weir_listen_spec){.address = "tcp:127.0.0.1:0", .backlog = -1},
-                          &listener),
-              ==, WEIR_EREFUSED);
+    CHECK_INT(
+        weir_listen(&(weir_listen_spec){.address = "tcp:127.0.0.1:0", .backlog = -1}, &listener),
+        ==, WEIR_EREFUSED);
     CHECK_CONTAINS(weir_why(), "backlog");
     CHECK_INT(listen_at("tcp:203.0.113.1:0", &listener), ==, -EADDRNOTAVAIL);
     CHECK_INT(weir_connect("udp:127.0.0.1:9", &conn), ==, WEIR_EREFUSED);
@@ -83,13 +82,12 @@ IO_TEST(connecting_waits_for_room_in_the_backlog)
     (void)io_test_name("backlog", address);
     CHECK_OK(weir_listen(&(weir_listen_spec){.address = address, .backlog = 1}, &listener));
     for (full = 0; full < CLIENTS; full++) {
-        WEIR_DEADLINE(30) {
-            r = weir_connect(address, &clients[full]);
-        }
+        WEIR_DEADLINE(30) { r = weir_connect(address, &clients[full]); }
         if (r < 0) break;
     }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, accept_and_close, &listener, sizeof listener));
         CHECK_OK(weir_connect(address, &late));
     }
@@ -109,7 +107,8 @@ IO_TEST(a_second_acceptor_is_told_so)
     weir_conn *conn;
     int r;
 
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, accept_and_close, &listener, sizeof listener));
         CHECK_OK(weir_yield());
         CHECK_INT(weir_accept(listener, &conn), ==, WEIR_EINUSE);
@@ -128,7 +127,8 @@ static int close_while_accepting(void *arg)
     int r;
 
     (void)arg;
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, accept_and_close, &listener, sizeof listener));
         CHECK_OK(weir_yield());
         weir_listener_close(listener);
@@ -245,7 +245,7 @@ TEST(running_out_of_descriptors_loses_no_connection)
 
 struct share {
     weir_listener *listener;
-    ATOM(int) *left;
+    ATOM(int) * left;
 };
 
 static int accept_share(void *arg)
@@ -278,7 +278,8 @@ IO_TEST(each_worker_accepts_from_its_own_socket)
                          &share.listener));
     CHECK_OK(weir_listener_address(share.listener, &bound));
     weir_address_format(&bound, address, sizeof address);
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         for (int i = 0; i < weir_worker_count(); i++) {
             CHECK_OK(weir_task_spawn(scope,
                                      &(weir_task_spec){.fn = accept_share,

@@ -61,9 +61,9 @@ static const struct answer {
     int code; /* as getaddrinfo gives it */
     int error;
 } answers[] = {
-    {EAI_NONAME, WEIR_ENONAME},     {EAI_NODATA, WEIR_ENONAME}, {EAI_ADDRFAMILY, WEIR_ENONAME},
-    {EAI_AGAIN, WEIR_ENAMESERVER},  {EAI_FAIL, WEIR_ENAMESERVER},
-    {EAI_SERVICE, WEIR_ENAMESERVER}, {EAI_MEMORY, -ENOMEM},
+    {EAI_NONAME, WEIR_ENONAME},    {EAI_NODATA, WEIR_ENONAME},   {EAI_ADDRFAMILY, WEIR_ENONAME},
+    {EAI_AGAIN, WEIR_ENAMESERVER}, {EAI_FAIL, WEIR_ENAMESERVER}, {EAI_SERVICE, WEIR_ENAMESERVER},
+    {EAI_MEMORY, -ENOMEM},
 };
 
 static int failing_lookups(void *arg)

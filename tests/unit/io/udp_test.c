@@ -29,9 +29,7 @@ IO_TEST(datagrams_keep_their_borders_and_tell_their_sender)
     CHECK_INT(weir_udp_recv(udps[1], data, sizeof data, NULL), ==, 0);
     CHECK_INT(weir_udp_recv(udps[1], data, 4, &from), ==, 10);
     CHECK(memcmp(data, "0123", 4) == 0);
-    WEIR_DEADLINE(1) {
-        CHECK_INT(weir_udp_recv(udps[1], data, 4, &from), ==, WEIR_ETIMEDOUT);
-    }
+    WEIR_DEADLINE(1) { CHECK_INT(weir_udp_recv(udps[1], data, 4, &from), ==, WEIR_ETIMEDOUT); }
     weir_udp_close(udps[0]);
     weir_udp_close(udps[1]);
     weir_udp_close(NULL);
@@ -54,7 +52,8 @@ IO_TEST(a_waiting_receiver_is_woken_and_is_the_only_one)
     int r;
 
     open_two(udps, addresses, "udp:[::1]:0");
-    IO_SCOPE(scope, &r) {
+    IO_SCOPE(scope, &r)
+    {
         CHECK_OK(weir_spawn(scope, receive_one, &udps[1], sizeof udps[1]));
         CHECK_OK(weir_yield());
         CHECK_INT(weir_udp_recv(udps[1], data, sizeof data, NULL), ==, WEIR_EINUSE);

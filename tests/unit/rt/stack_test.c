@@ -50,7 +50,7 @@ TEST(stack_classes_are_powers_of_two_and_the_whole_size_is_usable)
         stack->low[0] = 1; /* the lowest byte is ours, the one below is not */
         CHECK(!stack_guard_contains(&pool, stack, stack->low));
         CHECK(stack_guard_contains(&pool, stack, stack->low - 1));
-        stack_return(&pool, &cache, stack);
+        stack_return(&pool, &cache, stack, stack->size_class);
         stack_credit_return(&pool, (unsigned)class, 1);
     }
     CHECK_INT(stack_class_for(WEIR_STACK_BYTES_MAX * 32ul), ==, -1);
@@ -87,15 +87,15 @@ TEST(credit_is_good_for_a_stack_also_when_other_workers_keep_theirs)
     CHECK_OK(stack_credit_take(&pool, 0, STACK_CACHE_MAX + 1));
     for (int i = 0; i < STACK_CACHE_MAX; i++) stacks[i] = stack_take(&pool, &other, 0);
     leaving = stack_take(&pool, &other, 0); /* its task has ended, it is in no cache yet */
-    for (int i = 0; i < STACK_CACHE_MAX; i++) stack_return(&pool, &other, stacks[i]);
+    for (int i = 0; i < STACK_CACHE_MAX; i++) stack_return(&pool, &other, stacks[i], stacks[i]->size_class);
     stack_credit_return(&pool, 0, STACK_CACHE_MAX + 1);
     CHECK_OK(stack_credit_take(&pool, 0, 2 * STACK_SLAB_COUNT));
     for (int i = 0; i < 2 * STACK_SLAB_COUNT; i++) {
         stacks[i] = stack_take(&pool, &cache, 0);
         CHECK(stacks[i] != NULL);
     }
-    for (int i = 0; i < 2 * STACK_SLAB_COUNT; i++) stack_return(&pool, &cache, stacks[i]);
-    stack_return(&pool, &other, leaving);
+    for (int i = 0; i < 2 * STACK_SLAB_COUNT; i++) stack_return(&pool, &cache, stacks[i], stacks[i]->size_class);
+    stack_return(&pool, &other, leaving, leaving->size_class);
     stack_credit_return(&pool, 0, 2 * STACK_SLAB_COUNT);
     stack_cache_flush(&pool, &other);
     pool_close();
@@ -110,12 +110,12 @@ TEST(hot_stack_is_used_again_first)
     first = stack_take(&pool, &cache, 0);
     second = stack_take(&pool, &cache, 0);
     CHECK(first != second);
-    stack_return(&pool, &cache, first);
+    stack_return(&pool, &cache, first, first->size_class);
     CHECK(stack_take(&pool, &cache, 0) == first);
-    stack_return(&pool, &cache, first);
-    stack_return(&pool, &cache, second);
+    stack_return(&pool, &cache, first, first->size_class);
+    stack_return(&pool, &cache, second, second->size_class);
     CHECK(stack_take(&pool, &cache, 0) == second);
-    stack_return(&pool, &cache, second);
+    stack_return(&pool, &cache, second, second->size_class);
     stack_credit_return(&pool, 0, 2);
     pool_close();
 }
@@ -143,7 +143,7 @@ TEST(trim_gives_the_memory_of_free_stacks_back_and_they_are_usable_again)
         CHECK_INT(stack_touched_bytes(&pool, stacks[i]), ==, bytes);
         lows[i] = stacks[i]->low;
     }
-    for (int i = 0; i < COUNT; i++) stack_return(&pool, &cache, stacks[i]);
+    for (int i = 0; i < COUNT; i++) stack_return(&pool, &cache, stacks[i], stacks[i]->size_class);
     CHECK_INT(stack_pool_trim(&pool, COUNT), <, COUNT); /* those in the cache stay */
     stack_cache_flush(&pool, &cache);
     CHECK_INT(stack_pool_trim(&pool, 5), ==, 5);
@@ -158,7 +158,7 @@ TEST(trim_gives_the_memory_of_free_stacks_back_and_they_are_usable_again)
         touch(stacks[i]);
         for (int j = 0; j < i; j++) CHECK(stacks[j]->low != stacks[i]->low);
     }
-    for (int i = 0; i < COUNT; i++) stack_return(&pool, &cache, stacks[i]);
+    for (int i = 0; i < COUNT; i++) stack_return(&pool, &cache, stacks[i], stacks[i]->size_class);
     stack_credit_return(&pool, 0, COUNT);
     pool_close();
 }
@@ -304,11 +304,11 @@ TEST(runtimes_max_tasks_is_exact_and_recovers)
 static __attribute__((noinline)) int use_stack(int bytes)
 {
     volatile char frame[1024];
+    int below = 0;
 
-    frame[0] = (char)bytes;
-    frame[1023] = frame[0];
-    if (bytes <= (int)sizeof frame) return frame[1023];
-    return use_stack(bytes - (int)sizeof frame) + frame[0] * 0;
+    memset((char *)(uintptr_t)frame, bytes, sizeof frame);
+    if (bytes > (int)sizeof frame) below = use_stack(bytes - (int)sizeof frame);
+    return below + frame[bytes % 1024]; /* the frame is needed after the call */
 }
 
 static int use_given_stack(void *arg)
