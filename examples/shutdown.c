@@ -52,7 +52,7 @@ static int customer(void *arg) /* hands in jobs until nobody takes them any more
     int r = 0;
 
     for (int steps = 1; r == 0; steps += 5) {
-        weir_conn *conn;
+        weir_conn *conn = NULL;
         WEIR_DEADLINE(1000) {
             r = weir_connect(program->address, &conn);
             if (r < 0) return 0;

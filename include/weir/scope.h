@@ -24,7 +24,7 @@ enum weir_failure_policy {
     WEIR_FAIL_FAST, /* the first failure cancels the siblings */
     WEIR_COLLECT,   /* the siblings go on; failures are gathered */
     WEIR_SUPERVISE, /* the task is started again, within the restart intensity; beyond it as
-                       WEIR_FAIL_FAST */
+                       WEIR_FAIL_FAST; while the scope is stopping as WEIR_COLLECT */
 };
 
 /* Where a task may run: decided before its first instruction, never after. */
@@ -106,6 +106,7 @@ typedef struct weir_failure {
     char task[32];       /* name of the task, cut to fit */
     uint64_t task_id;    /* as in the dump and the log */
     int restarts;        /* how often it had been started again */
+    char why[128];       /* the task's weir_why() at its end, cut to fit */
 } weir_failure;
 
 /* weir_scope_failures - copy the failures recorded so far, oldest first, into
@@ -175,7 +176,8 @@ WEIR_API void weir_block_leave(weir_block *block);
 
 /* WEIR_SCOPE(scope, &result, .name = …, …) { … } - open a scope, run the block
  * with `scope` in it, close it however the block is left, and put close's result
- * (or open's error: then the block is skipped) into `result`. */
+ * (or open's error: then the block is skipped) into `result`. A negative value that
+ * the block itself has put there stays, unless close has an error of its own. */
 typedef struct weir_scope_block {
     weir_scope *scope;
     int *ret_result;

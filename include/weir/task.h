@@ -74,6 +74,14 @@ WEIR_API int weir_task_cancel(weir_task task, const char *why);
 WEIR_API weir_task weir_task_self(void);
 WEIR_API const char *weir_task_name(void);
 
+/* weir_task_restarts - how often the calling task was started again by its
+ * supervising scope. Never suspends. */
+WEIR_API int weir_task_restarts(void);
+
+/* weir_stopping - whether the calling task's scope is being stopped: finish what you
+ * have and take on no more (weir_scope_stop). Never suspends. */
+WEIR_API bool weir_stopping(void);
+
 /* weir_yield - let every other ready task of this worker run once.
  * Cancel: nothing moved. Errors: WEIR_ECANCELED, WEIR_ETIMEDOUT, WEIR_ENOTASK. */
 WEIR_SUSPENDS int weir_yield(void);

@@ -42,6 +42,7 @@ void block_start_slow(struct task *task)
 void block_push(struct task *task, struct block *block)
 {
     block->outer = task->top;
+    task->top->inner = block;
     block->effective = in_force(block, task->top->effective);
     task->top = block;
     set_attention(task);
@@ -54,20 +55,6 @@ void block_pop(struct task *task, struct block *block)
     set_attention(task);
 }
 
-/* Turn the chain of blocks round; done twice it is as it was. Blocks may be nested
- * deeply, so the outside-in walk must not recurse. */
-static struct block *reverse(struct block *block)
-{
-    struct block *previous = NULL;
-    while (block) {
-        struct block *next = block->outer;
-        block->outer = previous;
-        previous = block;
-        block = next;
-    }
-    return previous;
-}
-
 static void interrupt_wait(struct worker *worker, struct task *task)
 {
     const struct wait_kind *kind = task->wait.kind;
@@ -77,6 +64,7 @@ static void interrupt_wait(struct worker *worker, struct task *task)
     error = task_interruption(task, kind->takes_work);
     if (error == 0 || !kind->abort(task, task->wait.object)) return;
     task->wake_result = error;
+    sanitize_release(task);
     worker_ready(worker, task);
 }
 
@@ -90,19 +78,19 @@ static void end_backoff(struct worker *worker, struct task *task)
 
 void block_refresh(struct worker *worker, struct task *task)
 {
-    struct block *outermost = reverse(task->top);
     uint8_t outer = atom_load_total(&task->scope->children_signals);
+    struct block *block = &task->base;
 
-    assert(outermost == &task->base);
-    for (struct block *block = outermost; block; block = block->outer) {
+    for (;;) {
         uint8_t before = block->effective;
         block->effective = in_force(block, outer);
         outer = block->effective;
         if (block->kind == BLOCK_SCOPE && block->effective != before) {
             scope_hand_on(worker, container_of(block, weir_scope, block));
         }
+        if (block == task->top) break;
+        block = block->inner;
     }
-    (void)reverse(outermost);
     set_attention(task);
     if (task->state == TASK_PARKED) {
         interrupt_wait(worker, task);

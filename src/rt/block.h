@@ -51,6 +51,7 @@ enum {
 
 struct block {
     struct block *outer;  /* NULL for BLOCK_TASK */
+    struct block *inner;  /* meaningless for the innermost */
     int64_t deadline_ns;  /* in force; INT64_MAX: none */
     uint8_t kind;
     uint8_t effective;
@@ -75,6 +76,7 @@ uint8_t block_inherited(uint8_t outer);
 static inline void block_init_task(struct block *block, int64_t deadline_ns)
 {
     block->outer = NULL;
+    block->inner = NULL;
     block->deadline_ns = deadline_ns;
     block->kind = BLOCK_TASK;
     block->effective = 0;

@@ -35,6 +35,7 @@ static void deliver_done(struct worker *worker, struct mail *mail)
 {
     struct blocking_call *call = container_of(mail, struct blocking_call, mail);
     (void)worker;
+    sanitize_acquire(call);
     task_wake(call->caller, 0);
 }
 
@@ -59,6 +60,7 @@ static void run_one(struct blocking *executor, struct blocking_call *call)
     } else {
         /* After the post the call is its caller's: it may be gone at once. */
         call->state = BLOCKING_DONE;
+        sanitize_release(call);
         mail_post(call->worker, &call->mail);
     }
 }

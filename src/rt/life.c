@@ -159,8 +159,8 @@ static inline __attribute__((always_inline)) struct task *take_free(struct worke
     block_init_task(&task->base, scope->block.deadline_ns);
     task->scope = scope;
     task->fn = fn;
-    atom_store(&task->id, worker->id_prefix | ++worker->next_id);
-    task->joiner = NULL;
+    atom_store(&task->id, worker->next_id);
+    worker->next_id += worker->runtime->worker_count;
     if (spawner && __builtin_expect(spawner->has_extras, 0) && spawner->locals) {
         task->locals = local_ref(spawner->locals);
         task->has_extras = true;
@@ -224,6 +224,7 @@ static inline __attribute__((always_inline)) void release(struct worker *worker,
 {
     assert(!task->stack);
     atom_store(&task->id, 0);
+    sanitize_forget(task);
     if (task->arg != task->inline_arg) mem_free(task->arg);
     if (__builtin_expect(task->has_extras, 0)) release_extras(task);
     if (__builtin_expect(task->size_class != worker->runtime->default_class, 0)) {
@@ -294,6 +295,8 @@ static void slot_return(weir_scope *scope)
     }
 }
 
+/* Lets go of the lock while it waits. */
+static int wait_for_slot(weir_scope *scope, struct task *self) LOCK_UNCHECKED;
 static int wait_for_slot(weir_scope *scope, struct task *self)
 {
     struct spawn_wait wait = {.scope = scope, .waiter = self};
@@ -346,13 +349,14 @@ static void record_failure(weir_scope *scope, const struct task *task)
                               .task_id = atom_load(&task->id),
                               .restarts = task->restart ? task->restart->total : 0};
     (void)snprintf(failure->task, sizeof failure->task, "%s", task->name);
+    (void)snprintf(failure->why, sizeof failure->why, "%s", task->why ? task->why : "");
 }
 
 /* Hand the result to whoever joins the task. True: nobody does yet, but there is a
  * handle, so that the task must be kept. The lock is held. */
 static bool hand_over_result(weir_scope *scope, struct task *task)
 {
-    struct join_wait *joiner = task->joiner;
+    struct join_wait *joiner = task->has_handle ? task->joiner : NULL;
 
     task->ended = true;
     if (joiner) {
@@ -372,7 +376,6 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
     bool failed = task->result < 0 && !(task->result == WEIR_ECANCELED && cancelled);
     bool keep;
 
-    sanitize_release(scope);
     sanitize_release(task);
     scope_lock(scope);
     if (failed && supervise_restart(worker, scope, task)) {
@@ -382,8 +385,12 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
     task_set_state(task, TASK_ENDED);
     list_remove(&task->sibling);
     if (failed) {
+        bool stopping = atom_load(&scope->children_signals) & SIGNAL_STOPPING;
         record_failure(scope, task);
-        if (scope->on_failure != WEIR_COLLECT) {
+        /* A supervised task that fails while the scope drains is not started again; its
+         * siblings finish what they have. */
+        if (scope->on_failure == WEIR_FAIL_FAST ||
+            (scope->on_failure == WEIR_SUPERVISE && !stopping)) {
             (void)snprintf(scope->cancel_name, sizeof scope->cancel_name, "%s", task->name);
             scope_signal_locked(scope, SIGNAL_CANCELLED, WEIR_CAUSE_FAILURE, task->result,
                           "a task of the scope failed");
@@ -391,6 +398,7 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
     } else if (task->result < 0) {
         scope->interrupted++;
     }
+    sanitize_release(scope);
     keep = hand_over_result(scope, task);
     if (!keep) atom_store(&task->id, 0); /* under the lock: handles are stale from here on */
     slot_return(scope);
@@ -424,8 +432,10 @@ static inline void end_plain(struct worker *worker, weir_scope *scope, struct ta
 static void log_end(struct worker *worker, struct task *task, bool failed)
 {
     if (failed) {
-        log_write(worker->runtime, WEIR_LOG_ERROR, task, "failed: %s (%s)",
-                  weir_strerror(task->result), weir_error_name(task->result));
+        bool refused = task->why && task->result <= -4096;
+        log_write(worker->runtime, WEIR_LOG_ERROR, task, "failed: %s (%s)%s%s",
+                  weir_strerror(task->result), weir_error_name(task->result),
+                  refused ? ": " : "", refused ? task->why : "");
     } else {
         log_write(worker->runtime, WEIR_LOG_DEBUG, task, "ended: %d", task->result);
     }
@@ -495,6 +505,7 @@ static __attribute__((noinline)) int spawn_any(weir_scope *scope, const weir_tas
     r = task_new(worker, scope, spec, name_is_constant, &task);
     if (r < 0) return r;
     task->has_handle = ret_task != NULL;
+    task->joiner = NULL;
     r = scope_admit(scope, self, task, false);
     if (r < 0) {
         task_release(worker, task);
@@ -548,9 +559,11 @@ int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const
         return check_spec(scope, &bad, name);
     }
     self = atom_load(&worker->current);
-    if (self) {
+    if (__builtin_expect(self != NULL, 1)) {
         r = task_enter(self, ENTER_PLAIN);
         if (r < 0) return r;
+    } else {
+        worker_touched(worker);
     }
     if (spawn_plain(worker, scope, name, fn, arg, arg_bytes)) return 0;
     return spawn_any(
@@ -573,6 +586,8 @@ int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes, const weir_task_
     if (self) {
         r = task_enter(self, ENTER_PLAIN);
         if (r < 0) return r;
+    } else {
+        worker_touched(worker_self());
     }
     return spawn_any(scope, &spec, false, ret_task);
 }

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <weir/defs.h>
 
+#include "rt/sanitize.h"
+
 #if defined(__clang__)
 #define LOCK_CAPABILITY __attribute__((capability("mutex")))
 #define LOCK_ACQUIRES(...) __attribute__((acquire_capability(__VA_ARGS__)))
@@ -27,24 +29,32 @@ struct LOCK_CAPABILITY lock {
 
 static inline void lock_init(struct lock *lock)
 {
+    sanitize_unordered_begin();
     (void)pthread_mutex_init(&lock->mutex, NULL);
+    sanitize_unordered_end();
 }
 
 static inline void lock_deinit(struct lock *lock)
 {
+    sanitize_unordered_begin();
     (void)pthread_mutex_destroy(&lock->mutex);
+    sanitize_unordered_end();
 }
 
 static inline void lock_acquire(struct lock *lock) LOCK_ACQUIRES(lock, weir_no_park)
     LOCK_UNCHECKED
 {
+    sanitize_unordered_begin();
     (void)pthread_mutex_lock(&lock->mutex);
+    sanitize_unordered_end();
 }
 
 static inline void lock_release(struct lock *lock) LOCK_RELEASES(lock, weir_no_park)
     LOCK_UNCHECKED
 {
+    sanitize_unordered_begin();
     (void)pthread_mutex_unlock(&lock->mutex);
+    sanitize_unordered_end();
 }
 
 /* With one worker nobody else can be inside, so the lock is left out: `shared`
@@ -53,13 +63,13 @@ static inline void lock_release(struct lock *lock) LOCK_RELEASES(lock, weir_no_p
 static inline void lock_acquire_if(struct lock *lock, bool shared)
     LOCK_ACQUIRES(lock, weir_no_park) LOCK_UNCHECKED
 {
-    if (shared) (void)pthread_mutex_lock(&lock->mutex);
+    if (shared) lock_acquire(lock);
 }
 
 static inline void lock_release_if(struct lock *lock, bool shared)
     LOCK_RELEASES(lock, weir_no_park) LOCK_UNCHECKED
 {
-    if (shared) (void)pthread_mutex_unlock(&lock->mutex);
+    if (shared) lock_release(lock);
 }
 
 #endif

@@ -58,6 +58,7 @@ void log_write(weir_runtime *runtime, enum weir_log_level level, const struct ta
 {
     char message[384];
     char path[256] = "";
+    char name[64] = "";
     struct worker *worker = worker_self();
     weir_log_record record;
     va_list arguments;
@@ -67,12 +68,17 @@ void log_write(weir_runtime *runtime, enum weir_log_level level, const struct ta
     (void)vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     escape_controls(message);
-    if (task) scope_path(task->scope, path, sizeof path);
+    if (task) {
+        scope_path(task->scope, path, sizeof path);
+        (void)snprintf(name, sizeof name, "%s", task->name);
+        escape_controls(path);
+        escape_controls(name);
+    }
     record = (weir_log_record){
         .level = level,
         .worker = worker ? (int)worker->index : -1,
         .time_ns = runtime->kernel->now_ns(runtime->kernel),
-        .task = task ? task->name : "",
+        .task = name,
         .scope = path,
         .message = message,
     };

@@ -29,14 +29,20 @@ void mail_post_local(struct worker *self, struct mail *mail)
 
 void mail_deliver_local(struct worker *self)
 {
+    struct task *running = atom_load(&self->current);
     struct mail *mail;
-    if (self->delivering) return;
+
+    if (self->delivering || !self->local_head) return;
     self->delivering = true;
+    /* What is delivered is nobody's doing: it must not suspend the task that runs, nor
+     * hand on that task's locals. */
+    atom_store(&self->current, NULL);
     while ((mail = self->local_head)) {
         self->local_head = mail->next;
         if (!self->local_head) self->local_tail = NULL;
         mail->deliver(self, mail);
     }
+    atom_store(&self->current, running);
     self->delivering = false;
 }
 

@@ -223,7 +223,10 @@ weir_postbox *weir_postbox_ref(weir_postbox *box)
 
 void weir_postbox_unref(weir_postbox *box)
 {
-    if (!box || atom_sub(&box->holders, 1) != 1) return;
+    if (!box) return;
+    sanitize_release(box);
+    if (atom_sub(&box->holders, 1) != 1) return;
+    sanitize_acquire(box);
     (void)pthread_mutex_destroy(&box->mutex);
     mem_free(box);
 }

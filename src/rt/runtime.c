@@ -98,9 +98,13 @@ int refuse_no_task(const char *call)
 
 static void stand_still(struct worker *worker)
 {
-    atom_store_total(&worker->standing_still, true);
-    while (atom_load_total(&worker->runtime->pause)) (void)sched_yield();
-    atom_store_total(&worker->standing_still, false);
+    /* Whoever saw us standing still may rely on it until the pause it belongs to ends:
+     * a new pause that began while we were about to leave is found here. */
+    do {
+        atom_store_total(&worker->standing_still, true);
+        while (atom_load_total(&worker->runtime->pause)) (void)sched_yield();
+        atom_store_total(&worker->standing_still, false);
+    } while (atom_load_total(&worker->runtime->pause));
 }
 
 void worker_safe_point(struct worker *worker)
@@ -184,7 +188,7 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     worker->shared = runtime->shared;
     worker->plain = !runtime->shared && !runtime->kernel->choose;
     worker->index = index;
-    worker->id_prefix = (uint64_t)index << 48;
+    worker->next_id = index + 1;
     worker->task_move_count = TASK_MOVE_COUNT;
     /* With a small cap a batch must not swallow what other workers need. */
     if (runtime->stacks.count_max < (size_t)TASK_MOVE_COUNT * 8 * runtime->worker_count) {
@@ -204,6 +208,19 @@ static void worker_deinit(struct worker *worker)
     lock_deinit(&worker->fresh_lock);
 }
 
+static bool alloc_workers(weir_runtime *runtime)
+{
+    size_t alignment = _Alignof(struct worker);
+    size_t bytes = runtime->worker_count * sizeof *runtime->workers;
+    uintptr_t address;
+
+    runtime->worker_memory = mem_alloc_zeroed(bytes + alignment - 1);
+    if (!runtime->worker_memory) return false;
+    address = (uintptr_t)runtime->worker_memory + alignment - 1;
+    runtime->workers = (struct worker *)(address & ~(uintptr_t)(alignment - 1));
+    return true;
+}
+
 static void runtime_free(weir_runtime *runtime)
 {
     for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
@@ -213,7 +230,7 @@ static void runtime_free(weir_runtime *runtime)
     pollable_slabs_free(runtime);
     stack_pool_deinit(&runtime->stacks);
     lock_deinit(&runtime->memory_lock);
-    mem_free(runtime->workers);
+    mem_free(runtime->worker_memory);
     mem_free(runtime);
 }
 
@@ -274,8 +291,7 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
                         runtime->worker_count);
     if (r < 0) goto fail_memory;
     r = -ENOMEM;
-    runtime->workers = mem_alloc_zeroed(runtime->worker_count * sizeof *runtime->workers);
-    if (!runtime->workers) goto fail_stacks;
+    if (!alloc_workers(runtime)) goto fail_stacks;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         r = worker_init(&runtime->workers[i], runtime, i);
         if (r < 0) goto fail_workers;
@@ -324,6 +340,7 @@ static int runtime_end(weir_runtime *runtime)
     int stuck_files;
     int stuck_names;
 
+    for (unsigned i = 0; i < runtime->worker_count; i++) sanitize_acquire(&runtime->workers[i]);
     if (orphans > 0) {
         log_write(runtime, WEIR_LOG_WARNING, NULL, "%llu orphaned calls are still running",
                   (unsigned long long)orphans);
@@ -505,6 +522,7 @@ int weir_turn(weir_runtime *runtime)
     at_ns = worker_has_work(worker) ? INT64_MIN : wheel_next_ns(&worker->wheel);
     r = runtime->kernel->queue_arm(worker->queue, at_ns);
     if (r < 0) return r;
+    sanitize_acquire(runtime->root); /* what tasks that have ended did is seen by the caller */
     return runtime->root->live > INT32_MAX ? INT32_MAX : (int)runtime->root->live;
 }
 

@@ -54,7 +54,7 @@ struct worker {
     const struct kernel *kernel;
     struct switch_context loop_context;
     struct sanitize_context sanitize;
-    int64_t turn_began_ns;
+    ATOM(int64_t) turn_began_ns; /* read by the dump of another worker */
     int64_t now_ns;         /* as of the last look at the clock */
     struct stack *left_stack; /* of a task that has ended: nobody runs on it any more */
     unsigned left_class;
@@ -71,8 +71,7 @@ struct worker {
     weir_scope *free_scopes;
     struct weir_timer *free_timers;
     struct stack_cache stacks;
-    uint64_t id_prefix;     /* ids of tasks spawned here begin with it */
-    uint64_t next_id;
+    uint64_t next_id;       /* index + 1, then in steps of the number of workers */
     unsigned spin_failures;
     int64_t trimmed_ns;
     struct kernel_event events[WORKER_EVENTS];
@@ -102,7 +101,8 @@ struct weir_runtime {
     bool shared;
     bool embedded;
     bool spin;              /* worth it: more than one core to run on */
-    struct worker *workers;
+    void *worker_memory;
+    struct worker *workers; /* in it, aligned to cache lines */
     struct stack_pool stacks;
     unsigned default_class;
     weir_scope *root;
@@ -115,7 +115,7 @@ struct weir_runtime {
     struct blocking files;
     struct blocking names;
 
-    ATOM(unsigned) sleeping __attribute__((aligned(64)));
+    ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;
     ATOM(int) ending;       /* workers leave their loops */
     ATOM(int) dump_fd;      /* a requested dump, or -1 */
@@ -171,6 +171,12 @@ void worker_arrived(struct worker *worker);
 void worker_wake(struct worker *worker);
 /* Something is here to be run or delivered. */
 bool worker_has_work(struct worker *worker);
+/* A call outside a task has made work: if the program that embeds the runtime made it
+ * between two turns, the descriptor must show it. */
+static inline void worker_touched(struct worker *worker)
+{
+    if (worker->runtime->embedded) worker_wake(worker);
+}
 /* Between two tasks: stand still for a dump that another worker takes, and take
  * the ones that were asked for. */
 void worker_safe_point(struct worker *worker);

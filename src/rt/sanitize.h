@@ -5,6 +5,11 @@
  * mode a switch orders everything that ran on the worker, in strict mode
  * (WEIR_TSAN_STRICT=1) only the edges announced here do, so that races between
  * tasks of one worker are found too. In other builds all of this is empty.
+ *
+ * In strict mode the library is not instrumented, but ThreadSanitizer still sees
+ * its calls of libc: locks, which would order tasks that have nothing to do with
+ * each other, and copies into memory that is used by one task after the other.
+ * Hence sanitize_forget, sanitize_unseen_* and the clean stacks below.
  */
 #ifndef WEIR_RT_SANITIZE_H
 #define WEIR_RT_SANITIZE_H
@@ -42,6 +47,14 @@
 #endif
 #if WEIR_TSAN
 #include <sanitizer/tsan_interface.h>
+#include <sys/mman.h>
+/* Entry points of the sanitizer's run-time library that have no header. */
+void AnnotateIgnoreSyncBegin(const char *file, int line);
+void AnnotateIgnoreSyncEnd(const char *file, int line);
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
 #endif
 
 /* Always inline: ThreadSanitizer keeps a stack of calls per fiber, and a call that
@@ -60,6 +73,41 @@ struct sanitize_context {
 #endif
     char unused;
 };
+
+/* Strict mode: what the library does in between is no access to memory, so that it
+ * cannot be in a race, nor reported as one. Edges count. */
+SANITIZE_INLINE void sanitize_unseen_begin(void)
+{
+#if WEIR_TSAN && WEIR_TSAN_STRICT
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+}
+
+SANITIZE_INLINE void sanitize_unseen_end(void)
+{
+#if WEIR_TSAN && WEIR_TSAN_STRICT
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+#endif
+}
+
+/* The same, and what happens in between orders nothing: for the library's locks. */
+SANITIZE_INLINE void sanitize_unordered_begin(void)
+{
+    sanitize_unseen_begin();
+#if WEIR_TSAN && WEIR_TSAN_STRICT
+    AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+#endif
+}
+
+SANITIZE_INLINE void sanitize_unordered_end(void)
+{
+#if WEIR_TSAN && WEIR_TSAN_STRICT
+    AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+#endif
+    sanitize_unseen_end();
+}
 
 /* A stack was mapped, or is about to be unmapped. */
 SANITIZE_INLINE void sanitize_stack_mapped(void *low, size_t bytes)
@@ -81,7 +129,7 @@ SANITIZE_INLINE void sanitize_stack_unmapped(void *low, size_t bytes)
 #endif
 }
 
-/* A task begins its life on the stack [low, low+bytes). */
+/* A task begins its life on the stack [low, low+bytes), before anything is on it. */
 SANITIZE_INLINE void sanitize_task_begin(struct sanitize_context *context, void *low, size_t bytes)
 {
 #if WEIR_ASAN
@@ -89,6 +137,15 @@ SANITIZE_INLINE void sanitize_task_begin(struct sanitize_context *context, void 
     context->fake_stack = NULL;
     context->bottom = low;
     context->bytes = bytes;
+#endif
+#if WEIR_TSAN && WEIR_TSAN_STRICT
+    /* What tasks did on this stack before is not in a race with this one. A fresh
+     * mapping is the one thing that makes ThreadSanitizer forget; if there is none,
+     * a false report is the worst that can come of it. */
+    sanitize_unseen_begin();
+    (void)mmap(low, bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    sanitize_unseen_end();
 #endif
 #if WEIR_TSAN
     context->fiber = __tsan_create_fiber(0);
@@ -158,6 +215,18 @@ SANITIZE_INLINE void sanitize_acquire(void *address)
 {
 #if WEIR_TSAN
     __tsan_acquire(address);
+#endif
+    (void)address;
+}
+
+/* The memory at `address` begins another life: releases of the former one do not
+ * count any more. */
+SANITIZE_INLINE void sanitize_forget(void *address)
+{
+#if WEIR_TSAN && WEIR_TSAN_STRICT
+    sanitize_unseen_begin();
+    __tsan_mutex_destroy(address, 0);
+    sanitize_unseen_end();
 #endif
     (void)address;
 }

@@ -223,7 +223,7 @@ static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
     worker->look_in = 1; /* if the turn is over, the next pick must come here again */
     if (worker->looks_left == 0) return false;
     worker->now_ns = worker->kernel->now_ns(worker->kernel);
-    if (--worker->looks_left == 0 || worker->now_ns - worker->turn_began_ns > TURN_NS) {
+    if (--worker->looks_left == 0 || worker->now_ns - atom_load(&worker->turn_began_ns) > TURN_NS) {
         worker->looks_left = 0;
         return false;
     }
@@ -263,8 +263,8 @@ static __attribute__((noinline)) void start_on_stack(struct worker *worker, stru
 {
     start(worker, task);
     task->stack = stack_take(&worker->runtime->stacks, &worker->stacks, task->size_class);
-    switch_prepare(&task->context, stack_top(task->stack), task_main, task);
     sanitize_task_begin(&task->sanitize, task->stack->low, stack_bytes(task->stack));
+    switch_prepare(&task->context, stack_top(task->stack), task_main, task);
 }
 
 /* Make the task the running one; it has a stack when this returns. */
@@ -377,6 +377,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
     worker->left_stack = stack;
     worker->left_class = size_class;
     worker->left_sanitize = context;
+    sanitize_release(worker); /* the end of the runtime comes after all of this */
     if (next) {
         enter(worker, next);
         sanitize_switch(&context, &next->sanitize, 1);
@@ -503,7 +504,8 @@ static void wait_for_events(struct worker *worker)
 static void poll(struct worker *worker)
 {
     int count;
-    if (atom_load(&worker->watched) == 0) return;
+    /* Embedded, also wake-ups must be taken, or the descriptor stays readable. */
+    if (atom_load(&worker->watched) == 0 && !worker->runtime->embedded) return;
     count = worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
     if (count > 0) dispatch(worker, count);
 }
@@ -530,7 +532,7 @@ void worker_turn(struct worker *worker, bool may_wait)
 
     atom_store(&worker->turns, atom_load(&worker->turns) + 1);
     worker->now_ns = worker->kernel->now_ns(worker->kernel);
-    worker->turn_began_ns = worker->now_ns;
+    atom_store(&worker->turn_began_ns, worker->now_ns);
     worker_safe_point(worker);
     (void)mail_deliver_inbox(worker);
     fire_timers(worker);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rt/mem.h"
+#include "rt/report.h"
 #include "rt/runtime.h"
 
 /* ---- Memory: type-stable, with locks that are made once ---- */
@@ -270,6 +271,7 @@ void scope_release(struct worker *worker, weir_scope *scope)
     scope->failures = NULL;
     scope->restart_times = NULL;
     atom_store(&scope->state, SCOPE_CLOSED);
+    sanitize_forget(scope);
     scope->free_next = worker->free_scopes;
     worker->free_scopes = scope;
 }
@@ -372,7 +374,7 @@ void scope_signal(weir_scope *scope, uint8_t signals, enum weir_cause cause, int
 {
     scope_lock(scope);
     if (cause == WEIR_CAUSE_CANCEL && error < 0 && scope->first_error == 0 &&
-        !(atom_load(&scope->block.own) & SIGNAL_CANCELLED)) {
+        scope->cause == WEIR_CAUSE_NONE) {
         scope->first_error = error;
     }
     scope_signal_locked(scope, signals, cause, error, why);
@@ -392,29 +394,12 @@ void weir_scope_cancel(weir_scope *scope, int error, const char *why)
 {
     scope_check(scope, "weir_scope_cancel");
     if (!worker_self()) misuse("weir_scope_cancel: called outside the runtime");
+    worker_touched(worker_self());
     if (error > 0) error = 0;
     scope_signal(scope, SIGNAL_CANCELLED, WEIR_CAUSE_CANCEL, error, why);
 }
 
 /* ---- Stopping ---- */
-
-static void report_alive(weir_scope *scope, const char *what)
-{
-    enum { NAMED_MAX = 16 };
-    size_t named = 0;
-
-    scope_lock(scope);
-    list_for_each(node, &scope->children) {
-        if (named++ == NAMED_MAX) break;
-        log_write(scope->runtime, WEIR_LOG_WARNING, container_of(node, struct task, sibling),
-                  "%s", what);
-    }
-    if (scope->live > NAMED_MAX) {
-        log_write(scope->runtime, WEIR_LOG_WARNING, NULL, "scope '%s': and %zu more: %s",
-                  scope->name, scope->live - NAMED_MAX, what);
-    }
-    scope_unlock(scope);
-}
 
 static void grace_over(struct worker *worker, struct timer *timer)
 {
@@ -422,10 +407,10 @@ static void grace_over(struct worker *worker, struct timer *timer)
     int64_t again_ms = scope->stop_grace_ms > 1000 ? scope->stop_grace_ms : 1000;
 
     if (scope->cut_off_reported) {
-        report_alive(scope, "has not ended although its grace period is over and it is cancelled");
+        report_alive(worker, scope, "has not ended although its grace period is over and it is cancelled");
     } else {
         scope->cut_off_reported = true;
-        report_alive(scope, "was cut off: it had not ended when the grace period was over");
+        report_alive(worker, scope, "was cut off: it had not ended when the grace period was over");
         scope_signal(scope, SIGNAL_CANCELLED, WEIR_CAUSE_STOP, WEIR_ECANCELED,
                      "the grace period of the stop is over");
     }
@@ -447,6 +432,7 @@ void weir_scope_stop(weir_scope *scope, int64_t grace_ms)
 
     scope_check(scope, "weir_scope_stop");
     if (!worker) misuse("weir_scope_stop: called outside the runtime");
+    worker_touched(worker);
     if (grace_ms < 0) grace_ms = 0;
     at_ns = time_after_ms(worker->kernel->now_ns(worker->kernel), grace_ms);
     scope_lock(scope);
@@ -484,7 +470,8 @@ void scope_settle(weir_scope *scope)
 static void close_describe(const void *object, char *text, size_t bytes)
 {
     const weir_scope *scope = object;
-    (void)snprintf(text, bytes, "scope '%s', %zu tasks alive", scope->name, scope->live);
+    (void)snprintf(text, bytes, "scope '%s', %zu task%s alive", scope->name, scope->live,
+                   scope->live == 1 ? "" : "s");
 }
 
 static const struct wait_kind wait_close = {
@@ -542,15 +529,16 @@ static void release_belongings(weir_scope *scope, struct task *self)
 
 int scope_result(weir_scope *scope)
 {
-    uint8_t own = atom_load(&scope->block.own);
+    const struct block *outer = scope->block.outer;
+
     if (scope->first_error < 0) return scope->first_error;
     if (scope->interrupted == 0) return 0;
-    if (own & SIGNAL_CANCELLED) {
-        return scope->cause == WEIR_CAUSE_CANCEL ? scope->cancel_error : WEIR_ECANCELED;
+    /* What came first is the reason; later signals change nothing. */
+    if (scope->cause == WEIR_CAUSE_CANCEL) return scope->cancel_error;
+    if (scope->cause == WEIR_CAUSE_DEADLINE && !(outer && outer->effective & SIGNAL_INTERRUPTS)) {
+        return WEIR_ETIMEDOUT;
     }
-    if (scope->block.effective & SIGNAL_CANCELLED) return WEIR_ECANCELED;
-    if (own & SIGNAL_EXPIRED) return WEIR_ETIMEDOUT;
-    return 0;
+    return scope->block.effective & SIGNAL_INTERRUPTS || scope->cause ? WEIR_ECANCELED : 0;
 }
 
 int weir_scope_join(weir_scope *scope)
@@ -625,7 +613,7 @@ void weir_scope_block_leave(weir_scope_block *block)
     int r;
     if (!block->scope) return;
     r = weir_scope_close_at(block->where, block->scope);
-    if (block->ret_result) *block->ret_result = r;
+    if (block->ret_result && (r < 0 || *block->ret_result >= 0)) *block->ret_result = r;
 }
 
 /* ---- Looking ---- */

@@ -178,9 +178,9 @@ int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count
         r = WEIR_EOVERLOAD;
         goto out;
     }
-    /* Other workers may keep STACK_CACHE_MAX free stacks each, which this one
-     * cannot reach. */
-    size_t needed = class->credits + count + (pool->caches - 1) * STACK_CACHE_MAX;
+    /* Every other worker may keep STACK_CACHE_MAX free stacks, and one more that it is
+     * just leaving, which this one cannot reach. */
+    size_t needed = class->credits + count + (pool->caches - 1) * (STACK_CACHE_MAX + 1);
     while (class->mapped < needed) {
         r = slab_add(pool, size_class);
         if (r < 0) goto out;

@@ -24,7 +24,9 @@ static void restart_now(struct worker *worker, struct timer *timer)
     struct restart_record *record = container_of(timer, struct restart_record, timer);
     struct task *task = record->task;
 
+    sanitize_acquire(task);
     if (task->arg_bytes > 0) memcpy(task->arg, record->pristine, task->arg_bytes);
+    sanitize_release(task);
     task->ignored = 0;
     task_set_state(task, TASK_NEW);
     worker_requeue(worker, task);
@@ -67,7 +69,7 @@ bool supervise_restart(struct worker *worker, weir_scope *scope, struct task *ta
     int64_t backoff_ms;
 
     if (scope->on_failure != WEIR_SUPERVISE || (task->base.effective & SIGNAL_CANCELLED) ||
-        (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
+        (atom_load(&scope->children_signals) & (SIGNAL_CANCELLED | SIGNAL_STOPPING))) {
         return false;
     }
     if (!restart_allowed(scope, now_ns)) {

@@ -69,9 +69,9 @@ void task_mail(struct task *task, unsigned bits)
     struct worker *self = worker_self();
     struct worker *home = atom_load_total(&task->home);
 
+    sanitize_release(task);
     /* Not started: it looks at its scope's signals when it starts. */
     if (!home && bits == MAIL_REFRESH) return;
-    sanitize_release(task);
     if (task_mail_bits_add(self->shared, task, bits) != 0) return;
     if (home == self) {
         mail_post_local(self, &task->mail);
@@ -186,6 +186,18 @@ const char *weir_task_name(void)
     return self ? self->name : "";
 }
 
+int weir_task_restarts(void)
+{
+    struct task *self = task_self();
+    return self && self->restart ? self->restart->total : 0;
+}
+
+bool weir_stopping(void)
+{
+    struct task *self = task_self();
+    return self && (self->attention & SIGNAL_STOPPING);
+}
+
 /* ---- Joining and cancelling one task ---- */
 
 /* Lock the scope of a handle's task. False, and nothing locked, if it is gone: the
@@ -209,6 +221,12 @@ static bool handle_lock(weir_task handle, struct task **ret_task, weir_scope **r
     return true;
 }
 
+static void handle_unlock(weir_scope *scope) LOCK_UNCHECKED;
+static void handle_unlock(weir_scope *scope)
+{
+    lock_release_if(&scope->lock, scope->shared);
+}
+
 static bool join_abort(struct task *task, void *object)
 {
     struct join_wait *wait = object;
@@ -226,11 +244,19 @@ static bool join_abort(struct task *task, void *object)
     return waiting;
 }
 
+/* The target may end on another worker meanwhile: its name is read under the lock, if
+ * that can be had. */
+static void join_describe(const void *object, char *text, size_t bytes) LOCK_UNCHECKED;
 static void join_describe(const void *object, char *text, size_t bytes)
 {
     const struct join_wait *wait = object;
-    const struct task *target = wait->target;
-    (void)snprintf(text, bytes, "task '%s'", target ? target->name : "(ended)");
+    weir_scope *scope = wait->scope;
+    if (scope->shared && pthread_mutex_trylock(&scope->lock.mutex) != 0) {
+        (void)snprintf(text, bytes, "a task of scope '%s'", scope->name);
+        return;
+    }
+    (void)snprintf(text, bytes, "task '%s'", wait->target ? wait->target->name : "(ended)");
+    lock_release_if(&scope->lock, scope->shared);
 }
 
 static const struct wait_kind wait_join = {
@@ -256,26 +282,26 @@ int weir_task_join(weir_task handle, int *ret_result)
     }
     if (!handle_lock(handle, &task, &scope)) return WEIR_ECLOSED;
     if (!task->has_handle || task->joiner) {
-        bool in_use = task->joiner != NULL;
-        lock_release_if(&scope->lock, worker->shared);
+        bool in_use = task->has_handle;
+        handle_unlock(scope);
         if (in_use) return WEIR_EINUSE;
         return refuse("task '%s': was spawned without a handle; its scope joins it", task->name);
     }
     if (task->ended) {
+        sanitize_acquire(task);
         wait.result = task->result;
         list_remove(&task->sibling);
         atom_store(&task->id, 0); /* before anybody else can lock: the handle is used up */
-        lock_release_if(&scope->lock, worker->shared);
+        handle_unlock(scope);
         task_release(worker, task);
     } else {
         wait.target = task;
         wait.scope = scope;
         task->joiner = &wait;
-        lock_release_if(&scope->lock, worker->shared);
+        handle_unlock(scope);
         r = task_park(self, &wait_join, &wait);
         if (r < 0) return r;
     }
-    sanitize_acquire(task);
     if (ret_result) *ret_result = wait.result;
     return 0;
 }
@@ -288,6 +314,7 @@ int weir_task_cancel(weir_task handle, const char *why)
     bool alive;
 
     if (!worker) return refuse_no_task("weir_task_cancel");
+    worker_touched(worker);
     if (!handle_lock(handle, &task, &scope)) return WEIR_ECLOSED;
     alive = !task->ended;
     if (alive && !(atom_load(&task->base.own) & SIGNAL_CANCELLED)) {
@@ -296,7 +323,7 @@ int weir_task_cancel(weir_task handle, const char *why)
         (void)atom_or(&task->base.own, SIGNAL_CANCELLED);
         task_mail(task, MAIL_REFRESH);
     }
-    lock_release_if(&scope->lock, worker->shared);
+    handle_unlock(scope);
     mail_deliver_local(worker);
     return alive ? 0 : WEIR_ECLOSED;
 }

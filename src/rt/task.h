@@ -50,7 +50,8 @@ struct wait_kind {
      * wake-up is already on its way and the wait must be left to it. NULL: this
      * wait cannot be interrupted. On the task's worker. */
     bool (*abort)(struct task *task, void *object);
-    /* What it waits for, for the dump; may be NULL. */
+    /* What it waits for, for the dump; may be NULL. The waiter does not run meanwhile,
+     * but other workers may: locks are only tried. */
     void (*describe)(const void *object, char *text, size_t bytes);
 };
 
@@ -74,7 +75,8 @@ struct restart_record {
 struct local;
 
 enum {
-    TASK_ARG_INLINE = 32,
+    /* In strict mode none: a task's argument is memory of its own, not its predecessor's. */
+    TASK_ARG_INLINE = WEIR_TSAN_STRICT ? 0 : 32,
     TASK_BUDGET = 128, /* suspending calls that need not wait, between two yields */
 };
 
@@ -111,9 +113,9 @@ struct task {
     struct wait wait;
     struct stack *stack;    /* NULL before the first run */
     struct block base;
-    weir_scope *scope;
 
     /* The third and fourth: its beginning and its end. */
+    weir_scope *scope;
     struct list sibling;    /* in scope->children, or scope->ended */
     struct mail mail;
     weir_task_fn fn;
@@ -125,13 +127,13 @@ struct task {
     int result;
     const char *name;
     unsigned char inline_arg[TASK_ARG_INLINE] __attribute__((aligned(16)));
-    struct join_wait *joiner;
 
     /* The rest: what most tasks have nothing of. */
     struct local *locals __attribute__((aligned(64)));
     struct restart_record *restart;
     char *why;              /* sentence of the last refusal, allocated on first use */
     const char *cancel_why;
+    struct join_wait *joiner; /* meaningless without a handle */
     int ignored;            /* suspending calls that failed since it was cancelled */
     struct sanitize_context sanitize;
 } __attribute__((aligned(64)));

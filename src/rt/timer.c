@@ -120,8 +120,14 @@ struct timer_slab {
 static void timer_fired(struct worker *worker, struct timer *timer)
 {
     struct weir_timer *mine = container_of(timer, struct weir_timer, timer);
+    weir_scope *scope = mine->belonging.scope;
+
     (void)worker;
+    sanitize_acquire(mine);
     mine->on_fire(mine, mine->arg);
+    /* It may have been closed meanwhile; both addresses are stable. */
+    sanitize_release(mine);
+    sanitize_release(scope);
 }
 
 static void timer_free(struct worker *worker, struct weir_timer *timer)
@@ -201,7 +207,7 @@ int weir_timer_open_sized(weir_scope *scope, size_t spec_bytes, const weir_timer
     if (!worker) return refuse_no_task("weir_timer_open");
     scope_check(scope, "weir_timer_open");
     spec_copy(&spec, sizeof spec, given, spec_bytes);
-    if (!spec.name) return refuse("timer: name is not set");
+    if (!spec.name || !*spec.name) return refuse("timer: name is not set");
     if (!spec.on_fire) return refuse("timer '%s': on_fire is not set", spec.name);
     timer = timer_alloc(worker);
     if (!timer) return -ENOMEM;
@@ -221,6 +227,7 @@ int weir_timer_open_sized(weir_scope *scope, size_t spec_bytes, const weir_timer
 static struct worker *timer_worker(weir_timer *timer, const char *call)
 {
     struct worker *worker = worker_self();
+    if (!timer->belonging.scope) misuse("%s: timer '%s' is closed", call, timer->name);
     if (timer->belonging.worker != worker) {
         misuse("%s: timer '%s' belongs to worker %u", call, timer->name,
                timer->belonging.worker ? timer->belonging.worker->index : 0);
@@ -234,7 +241,9 @@ void weir_timer_start(weir_timer *timer, int64_t after_ms)
     weir_scope *scope = timer->belonging.scope;
     int64_t at_ns = time_after_ms(worker->kernel->now_ns(worker->kernel), after_ms);
     if (atom_load(&scope->children_signals) & SIGNAL_CANCELLED) return;
+    sanitize_release(timer);
     timer_arm(worker, &timer->timer, at_ns);
+    worker_touched(worker);
 }
 
 bool weir_timer_stop(weir_timer *timer)
@@ -242,11 +251,13 @@ bool weir_timer_stop(weir_timer *timer)
     struct worker *worker = timer_worker(timer, "weir_timer_stop");
     bool was_running = wheel_timer_armed(&timer->timer.wheel);
     timer_disarm(worker, &timer->timer);
+    sanitize_acquire(timer);
     return was_running;
 }
 
 void weir_timer_close(weir_timer *timer)
 {
     if (!timer) return;
+    sanitize_acquire(timer);
     timer_release(timer_worker(timer, "weir_timer_close"), &timer->belonging);
 }

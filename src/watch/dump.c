@@ -85,10 +85,7 @@ static ATOM(bool) spare_taken;
 /* In strict mode the tasks of one worker race with each other as far as the
  * sanitizer knows, and the dump looks at them all. Reads only: it owns what it
  * writes. */
-#if WEIR_TSAN
-void AnnotateIgnoreReadsBegin(const char *file, int line);
-void AnnotateIgnoreReadsEnd(const char *file, int line);
-#else
+#if !WEIR_TSAN
 #define AnnotateIgnoreReadsBegin(file, line) (void)0
 #define AnnotateIgnoreReadsEnd(file, line) (void)0
 #endif
@@ -257,7 +254,7 @@ static void show_worker(struct dump *dump, struct worker *worker)
         say(dump, "busy");
         if (current) say_busy_task(dump, current);
         /* A turn begins with a look at the clock and is short unless a task is not. */
-        say(dump, " for %s, not inspected", span(dump->now_ns - worker->turn_began_ns).text);
+        say(dump, " for %s, not inspected", span(dump->now_ns - atom_load(&worker->turn_began_ns)).text);
         end_line(dump);
         return;
     }

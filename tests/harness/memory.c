@@ -49,14 +49,6 @@ static struct {
 } memory = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 #if WEIR_TSAN
-/* Entry points of the sanitizer's run-time library. */
-void AnnotateIgnoreSyncBegin(const char *file, int line);
-void AnnotateIgnoreSyncEnd(const char *file, int line);
-void AnnotateIgnoreReadsBegin(const char *file, int line);
-void AnnotateIgnoreReadsEnd(const char *file, int line);
-void AnnotateIgnoreWritesBegin(const char *file, int line);
-void AnnotateIgnoreWritesEnd(const char *file, int line);
-
 static void memory_lock(void)
 {
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);

@@ -1,5 +1,6 @@
 /* task_test.c - spawning, joining, cancelling and naming tasks. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -213,7 +214,7 @@ static int hog_until_stolen(void *arg)
 
     (void)arg;
     for (int i = 0; i < 50; i++) CHECK_OK(weir_spawn(scope, note_worker, &given, sizeof given));
-    while (atom_load_acquire(&ran) < 50) atom_pause();
+    while (atom_load_acquire(&ran) < 50) sched_yield();
     return weir_scope_close(scope);
 }
 
@@ -447,7 +448,7 @@ static int race_to_join(void *arg)
     int result = 0, r;
 
     (void)atom_add(&race->arrived, 1);
-    while (atom_load_acquire(&race->arrived) < 2) atom_pause();
+    while (atom_load_acquire(&race->arrived) < 2) sched_yield();
     r = weir_task_join(race->task, &result);
     if (r == 0) {
         CHECK_INT(result, ==, 5);
@@ -485,7 +486,7 @@ static int races_to_join(void *arg)
 
 TEST(ended_task_is_joined_by_exactly_one_of_two_workers)
 {
-    int rounds = TEST_SANITIZED ? 300 : 3000;
+    int rounds = TEST_SANITIZED ? 200 : 1000;
 
     CHECK_OK(run_on(2, races_to_join, &rounds));
 }
@@ -497,7 +498,7 @@ static int join_while_closing(void *arg)
     int result = 0, r;
 
     (void)atom_add(&race->arrived, 1);
-    while (atom_load_acquire(&race->arrived) < 2) atom_pause();
+    while (atom_load_acquire(&race->arrived) < 2) sched_yield();
     r = weir_task_join(race->task, &result);
     CHECK(r == WEIR_ECLOSED || (r == 0 && result == 5));
     return 0;
@@ -518,7 +519,7 @@ static int close_while_joining(void *arg)
         CHECK_OK(weir_scope_join(ended));
         spawn_at(outer, 1, "joiner", join_while_closing, &pointer, sizeof pointer);
         (void)atom_add(&race.arrived, 1);
-        while (atom_load_acquire(&race.arrived) < 2) atom_pause();
+        while (atom_load_acquire(&race.arrived) < 2) sched_yield();
         CHECK_OK(weir_scope_close(ended));
         CHECK_OK(weir_scope_close(outer));
     }
@@ -527,7 +528,7 @@ static int close_while_joining(void *arg)
 
 TEST(join_and_close_of_the_scope_on_two_workers_do_not_harm_each_other)
 {
-    int rounds = TEST_SANITIZED ? 300 : 3000;
+    int rounds = TEST_SANITIZED ? 200 : 1000;
 
     CHECK_OK(run_on(2, close_while_joining, &rounds));
 }

@@ -237,7 +237,7 @@ TEST_TASK(dump_names_every_kind_of_wait, 1, test_clock_manual)
     CHECK_ORDER("task 'target' #", "parked 0 ms in sleep: 60000 ms left", "task 'joiner' #",
                 "in join: task 'target'", "at weir_task_join+0x", "task 'spawner' #",
                 "in spawn: room in scope 'full' (max_tasks 1)", "at weir_spawn_named+0x",
-                "at spawner", "task 'closer' #", "in close: scope 'inside', 1 tasks alive",
+                "at spawner", "task 'closer' #", "in close: scope 'inside', 1 task alive",
                 "at weir_scope_close_at+0x", "scope 'inside' opened at ", "task 'reader' #", part,
                 "at reader", "task 'yielder' #", ": ready", "at weir_yield+0x", "at yielder+0x",
                 "task 'sleeper' #", ": not started\n", "scope 'full' opened at ",

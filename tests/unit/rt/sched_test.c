@@ -1,0 +1,446 @@
+/* sched_test.c - whom a worker runs: nobody who is ready starves, whatever the load.
+ *
+ * Turns are counted, not time: while the hungry one gets its N turns, the hogs may
+ * have no more than a bounded multiple of that.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rt/pollable.h"
+#include "rt/runtime.h"
+#include "unit/rt/support.h"
+
+enum {
+    HOGS = 8,
+    MEALS = 200,         /* turns of the hungry one */
+    TURNS_PER_MEAL = 600 /* of all hogs together: two full turns of a worker */
+};
+
+struct table {
+    weir_scope *scope;
+    ATOM(int) hog_turns;
+    ATOM(int) done;
+};
+
+static int hog(void *arg)
+{
+    struct table *table = *(struct table **)arg;
+
+    while (!atom_load(&table->done)) {
+        CHECK_OK(weir_yield());
+        (void)atom_add(&table->hog_turns, 1);
+    }
+    return 0;
+}
+
+static void start_hogs(struct table *table)
+{
+    for (int i = 0; i < HOGS; i++) CHECK_OK(weir_spawn(table->scope, hog, &table, sizeof table));
+}
+
+static void check_fed(struct table *table, int turns_before)
+{
+    CHECK_INT(atom_load(&table->hog_turns) - turns_before, <=,
+              MEALS * TURNS_PER_MEAL * weir_worker_count());
+    CHECK_INT(atom_load(&table->hog_turns), >, 0);
+}
+
+static int finish(struct table *table)
+{
+    atom_store(&table->done, 1);
+    return weir_scope_close(table->scope);
+}
+
+/* ---- Sleepers and timers against ready tasks ---- */
+
+static int sleep_hungrily(void *arg)
+{
+    struct table *table = *(struct table **)arg;
+    int before = atom_load(&table->hog_turns);
+
+    for (int i = 0; i < MEALS; i++) CHECK_OK(weir_sleep(0));
+    check_fed(table, before);
+    atom_store(&table->done, 1);
+    return 0;
+}
+
+static int timers_among_hogs(void *arg)
+{
+    struct table table = {.scope = open_scope("table", WEIR_FAIL_FAST)};
+    struct table *pointer = &table;
+
+    (void)arg;
+    start_hogs(&table);
+    CHECK_OK(weir_yield());
+    CHECK_OK(weir_task_spawn(table.scope,
+                             &(weir_task_spec){.fn = sleep_hungrily,
+                                               .arg = &pointer,
+                                               .arg_bytes = sizeof pointer,
+                                               .place = WEIR_PLACE_HERE},
+                             NULL));
+    return weir_scope_close(table.scope);
+}
+
+TEST(ready_tasks_do_not_starve_timers)
+{
+    CHECK_OK(run_on(1, timers_among_hogs, NULL));
+    CHECK_OK(run_on(2, timers_among_hogs, NULL));
+}
+
+struct storm {
+    ATOM(int) fired;
+    ATOM(int) done;
+};
+
+static void fire_again(weir_timer *timer, void *arg)
+{
+    struct storm *storm = arg;
+
+    (void)atom_add(&storm->fired, 1);
+    if (!atom_load(&storm->done)) weir_timer_start(timer, 0);
+}
+
+static int task_in_a_storm(void *arg)
+{
+    enum { TIMERS = 5000 };
+    struct storm storm = {0};
+    weir_scope *scope = open_scope("storm", WEIR_FAIL_FAST);
+
+    (void)arg;
+    for (int i = 0; i < TIMERS; i++) {
+        weir_timer *timer;
+
+        CHECK_OK(weir_timer_open(
+            scope, &(weir_timer_spec){.name = "s", .on_fire = fire_again, .keep_arg = &storm},
+            &timer));
+        weir_timer_start(timer, 0);
+    }
+    for (int i = 0; i < MEALS; i++) {
+        int before = atom_load(&storm.fired);
+
+        CHECK_OK(weir_yield());
+        CHECK_INT(atom_load(&storm.fired) - before, <=, TIMERS);
+    }
+    CHECK_OK(weir_sleep(0)); /* a timer among the timers */
+    CHECK_INT(atom_load(&storm.fired), >, 0);
+    atom_store(&storm.done, 1);
+    return weir_scope_close(scope);
+}
+
+TEST(timers_that_always_fire_do_not_starve_tasks)
+{
+    CHECK_OK(run_on(1, task_in_a_storm, NULL));
+}
+
+/* ---- Unstarted tasks against ready ones ---- */
+
+static int spawn_successor(void *arg)
+{
+    struct {
+        struct table *table;
+        int spawned;
+    } *given = arg;
+
+    (void)atom_add(&given->table->hog_turns, 1);
+    if (atom_load(&given->table->done)) return 0;
+    return weir_spawn(given->table->scope, spawn_successor, given, sizeof *given);
+}
+
+/* Each ends at once and leaves a fresh one behind: the fresh queue is never empty. */
+static int yield_among_fresh(void *arg)
+{
+    struct table table = {.scope = open_scope("table", WEIR_FAIL_FAST)};
+    struct {
+        struct table *table;
+        int spawned;
+    } given = {&table, 0};
+    int before;
+
+    (void)arg;
+    for (int i = 0; i < HOGS; i++)
+        CHECK_OK(weir_spawn(table.scope, spawn_successor, &given, sizeof given));
+    before = atom_load(&table.hog_turns);
+    for (int i = 0; i < MEALS; i++) CHECK_OK(weir_yield());
+    /* On two workers the other one spawns without us. */
+    if (weir_worker_count() == 1) check_fed(&table, before);
+    return finish(&table);
+}
+
+TEST(fresh_tasks_do_not_starve_ready_ones)
+{
+    CHECK_OK(run_on(1, yield_among_fresh, NULL));
+    CHECK_OK(run_on(2, yield_among_fresh, NULL));
+}
+
+static int do_nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static int join_among_hogs(void *arg)
+{
+    struct table table = {.scope = open_scope("table", WEIR_FAIL_FAST)};
+    int before;
+
+    (void)arg;
+    start_hogs(&table);
+    before = atom_load(&table.hog_turns);
+    for (int i = 0; i < MEALS; i++) {
+        weir_task task = spawn_task(table.scope, "fresh", do_nothing, NULL, 0);
+
+        CHECK_OK(weir_task_join(task, NULL));
+    }
+    check_fed(&table, before);
+    return finish(&table);
+}
+
+TEST(ready_tasks_do_not_starve_fresh_ones)
+{
+    CHECK_OK(run_on(1, join_among_hogs, NULL));
+    CHECK_OK(run_on(2, join_among_hogs, NULL));
+}
+
+/* ---- Mail against ready tasks ---- */
+
+static int eat(void *arg)
+{
+    (void)atom_add(*(ATOM(int) **)arg, 1);
+    return 0;
+}
+
+struct foreign {
+    weir_postbox *box;
+    ATOM(int) eaten;
+    ATOM(int) over;
+};
+
+/* One post after the other, each only when the one before has run. */
+static void *post_one_by_one(void *arg)
+{
+    struct foreign *foreign = arg;
+    ATOM(int) *pointer = &foreign->eaten;
+
+    for (int i = 1; i <= MEALS; i++) {
+        CHECK_OK(weir_post(foreign->box, eat, &pointer, sizeof pointer));
+        while (atom_load_acquire(&foreign->eaten) < i) sched_yield();
+    }
+    atom_store(&foreign->over, 1);
+    return NULL;
+}
+
+static int posts_among_hogs(void *arg)
+{
+    struct table table = {.scope = open_scope("table", WEIR_FAIL_FAST)};
+    struct foreign foreign = {0};
+    pthread_t thread;
+
+    (void)arg;
+    CHECK_OK(weir_postbox_open(
+        table.scope,
+        &(weir_postbox_spec){.name = "box", .capacity = 4, .overflow = WEIR_REJECT},
+        &foreign.box));
+    start_hogs(&table);
+    CHECK_INT(pthread_create(&thread, NULL, post_one_by_one, &foreign), ==, 0);
+    await_flag(&foreign.over); /* the test's timeout is the bound: the thread has its own pace */
+    CHECK_INT(pthread_join(thread, NULL), ==, 0);
+    CHECK_INT(atom_load(&foreign.eaten), ==, MEALS);
+    weir_postbox_unref(foreign.box);
+    return finish(&table);
+}
+
+TEST(ready_tasks_do_not_starve_posts)
+{
+    CHECK_OK(run_on(1, posts_among_hogs, NULL));
+    CHECK_OK(run_on(2, posts_among_hogs, NULL));
+}
+
+/* ---- Descriptors against ready tasks ---- */
+
+static const struct wait_kind wait_pipe = {
+    .name = "pipe",
+    .abort = pollable_abort,
+    .describe = pollable_describe,
+};
+
+struct pipes {
+    struct table *table;
+    int in;
+    int out;
+    bool serves;
+};
+
+/* Throw one byte to and fro; each catch is a wait for the descriptor. */
+static int play_ping_pong(void *arg)
+{
+    struct pipes *pipes = arg;
+    struct pollable *pollable;
+    int before = atom_load(&pipes->table->hog_turns);
+    char byte = 'x';
+
+    CHECK_OK(pollable_new(pipes->in, &pollable));
+    for (int i = 0; i < MEALS; i++) {
+        if (pipes->serves) CHECK_INT(write(pipes->out, &byte, 1), ==, 1);
+        while (read(pipes->in, &byte, 1) != 1) {
+            CHECK_INT(errno, ==, EAGAIN);
+            CHECK_OK(pollable_wait(pollable, READY_IN, &wait_pipe));
+        }
+        if (!pipes->serves) CHECK_INT(write(pipes->out, &byte, 1), ==, 1);
+    }
+    pollable_free(pollable, "the test");
+    if (pipes->serves) {
+        CHECK_INT(atom_load(&pipes->table->hog_turns) - before, <=,
+                  2 * MEALS * TURNS_PER_MEAL * weir_worker_count());
+        atom_store(&pipes->table->done, 1);
+    }
+    return 0;
+}
+
+static int descriptors_among_hogs(void *arg)
+{
+    struct table table = {.scope = open_scope("table", WEIR_FAIL_FAST)};
+    const struct kernel *kernel = kernel_current();
+    int there[2], back[2];
+
+    (void)arg;
+    CHECK_OK(kernel->pipe(kernel, there));
+    CHECK_OK(kernel->pipe(kernel, back));
+    start_hogs(&table);
+    CHECK_OK(weir_spawn(table.scope, play_ping_pong,
+                        (&(struct pipes){&table, back[0], there[1], true}), sizeof(struct pipes)));
+    CHECK_OK(weir_spawn(table.scope, play_ping_pong,
+                        (&(struct pipes){&table, there[0], back[1], false}),
+                        sizeof(struct pipes)));
+    CHECK_OK(weir_scope_close(table.scope));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(kernel->close(kernel, there[i]));
+        CHECK_OK(kernel->close(kernel, back[i]));
+    }
+    return 0;
+}
+
+TEST(ready_tasks_do_not_starve_descriptors)
+{
+    CHECK_OK(run_on(1, descriptors_among_hogs, NULL));
+    CHECK_OK(run_on(2, descriptors_among_hogs, NULL));
+}
+
+/* ---- A blocked worker ---- */
+
+static int block_worker(void *arg)
+{
+    struct table *table = *(struct table **)arg;
+
+    while (!atom_load_acquire(&table->done)) sched_yield(); /* never suspends */
+    return 0;
+}
+
+static int count_down(void *arg)
+{
+    struct {
+        struct table *table;
+        ATOM(int) * left;
+    } *given = arg;
+
+    if (atom_sub(given->left, 1) == 1) atom_store(&given->table->done, 1);
+    return 0;
+}
+
+/* The blocked worker ends only when tasks that were spawned there have all run. */
+static int spawn_and_block(void *arg)
+{
+    struct table table = {.scope = open_scope("table", WEIR_FAIL_FAST)};
+    struct table *pointer = &table;
+    ATOM(int) left = 500;
+    struct {
+        struct table *table;
+        ATOM(int) * left;
+    } given = {&table, &left};
+
+    (void)arg;
+    for (int i = 0; i < 500; i++)
+        CHECK_OK(weir_spawn(table.scope, count_down, &given, sizeof given));
+    block_worker(&pointer);
+    CHECK_OK(weir_scope_close(table.scope));
+    CHECK_INT(atom_load(&left), ==, 0);
+    return 0;
+}
+
+TEST(blocked_workers_unstarted_tasks_run_elsewhere)
+{
+    for (int i = 0; i < 20; i++) CHECK_OK(run_on(2, spawn_and_block, NULL));
+    CHECK_OK(run_on(4, spawn_and_block, NULL));
+}
+
+/* ---- Choices ---- */
+
+static unsigned choose_last(void *arg, int kind, unsigned n)
+{
+    (void)arg;
+    return kind == CHOOSE_CANCEL ? 0 : n - 1;
+}
+
+static int note_order(void *arg)
+{
+    struct {
+        int *order;
+        int *count;
+        int id;
+    } *given = arg;
+
+    given->order[(*given->count)++] = given->id;
+    return 0;
+}
+
+static int in_chosen_order(void *arg)
+{
+    bool last = *(bool *)arg;
+    int order[8], count = 0;
+    weir_scope *scope = open_scope("chosen", WEIR_FAIL_FAST);
+
+    for (int i = 0; i < 8; i++) {
+        struct {
+            int *order;
+            int *count;
+            int id;
+        } given = {order, &count, i};
+
+        CHECK_OK(weir_spawn(scope, note_order, &given, sizeof given));
+    }
+    CHECK_OK(weir_scope_close(scope));
+    for (int i = 0; i < 8; i++) CHECK_INT(order[i], ==, last ? 7 - i : i);
+    return 0;
+}
+
+TEST(kernels_choice_decides_which_task_is_next)
+{
+    bool last = false;
+
+    CHECK_OK(run_on(1, in_chosen_order, &last));
+    last = true;
+    test_choose(choose_last, NULL);
+    CHECK_OK(run_on(1, in_chosen_order, &last));
+}
+
+/* ---- Many ---- */
+
+static int fan_out(void *arg)
+{
+    int depth = *(int *)arg - 1;
+    int r = 0;
+
+    if (depth < 0) return 0;
+    WEIR_SCOPE(scope, &r, .name = "fan", .on_failure = WEIR_FAIL_FAST, .max_tasks = 10,
+               .overflow = WEIR_WAIT) {
+        for (int i = 0; i < 10; i++) CHECK_OK(weir_spawn(scope, fan_out, &depth, sizeof depth));
+    }
+    return r;
+}
+
+TEST_WITH(tree_of_tasks_runs_on_any_number_of_workers, .timeout_ms = 60000)
+{
+    int depth = TEST_SANITIZED ? 3 : 4;
+
+    for (int workers = 1; workers <= 4; workers++) CHECK_OK(run_on(workers, fan_out, &depth));
+}
