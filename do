@@ -55,7 +55,7 @@ die() {
 packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev"
 packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck"
-packages_bench="golang:go cargo:cargo rustc:rustc libuv1-dev python3:python3"
+packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev python3:python3"
 
 installed() {
     case $1 in

@@ -36,7 +36,7 @@ PROGRAMS = {
     "tokio": Program(
         path="{out}/tokio/release/bench-tokio",
         needs=("cargo", "rustc"),
-        command=("cargo", "build", "--release", "--locked", "--quiet"),
+        command=("cargo", "build", "--release", "--quiet"),
         cwd="{source}/peers/tokio",
         env={"CARGO_TARGET_DIR": "{out}/tokio"},
         install="cargo-web rustc-web",
