@@ -206,61 +206,63 @@ static int begin(const char *name)
     return task_enter(self, ENTER_IO);
 }
 
-/* A call about a path, with room for another one behind it. */
-static int begin_path(const char *name, enum file_operations operation, const char *path,
-                      const char *to, struct file_call **ret_call)
+/* A call about a path, or about two; or NULL, and why. */
+static struct file_call *begin_path(const char *name, enum file_operations operation,
+                                    const char *path, const char *to, int *ret_error)
 {
-    size_t path_bytes;
-    size_t to_bytes = 0;
-    struct file_call *call;
+    size_t path_bytes = path ? strnlen(path, PATH_MAX) + 1 : 0;
+    size_t to_bytes = to ? strnlen(to, PATH_MAX) + 1 : 0;
+    struct file_call *call = NULL;
     int r = begin(name);
 
-    if (r < 0) return r;
-    if (!path) return refuse("%s: path is NULL", name);
-    path_bytes = strnlen(path, PATH_MAX) + 1;
-    if (to) to_bytes = strnlen(to, PATH_MAX) + 1;
-    if (path_bytes > PATH_MAX || to_bytes > PATH_MAX) return -ENAMETOOLONG;
-    call = call_new(operation, path_bytes + to_bytes);
-    if (!call) return -ENOMEM;
+    if (r == 0 && !path) r = refuse("%s: path is NULL", name);
+    if (r == 0 && (path_bytes > PATH_MAX || to_bytes > PATH_MAX)) r = -ENAMETOOLONG;
+    if (r == 0) {
+        call = call_new(operation, path_bytes + to_bytes);
+        if (!call) r = -ENOMEM;
+    }
+    *ret_error = r;
+    if (!call) return NULL;
     memcpy(call->memory, path, path_bytes);
     if (to) {
         memcpy(call->memory + path_bytes, to, to_bytes);
         call->to = call->memory + path_bytes;
     }
     (void)snprintf(call->call.detail, sizeof call->call.detail, "%s", path);
-    *ret_call = call;
-    return 0;
+    return call;
 }
 
-/* A call about an open file. */
-static int begin_file(const char *name, enum file_operations operation, weir_file *file,
-                      size_t bytes, int64_t offset, struct file_call **ret_call)
+/* A call about an open file; or NULL, and why. */
+static struct file_call *begin_file(const char *name, enum file_operations operation,
+                                    weir_file *file, size_t bytes, int64_t offset, int *ret_error)
 {
-    struct file_call *call;
+    struct file_call *call = NULL;
     int r = begin(name);
 
-    if (r < 0) return r;
     if (bytes > WEIR_FILE_IO_BYTES_MAX) bytes = WEIR_FILE_IO_BYTES_MAX;
-    call = call_new(operation, bytes);
-    if (!call) return -ENOMEM;
+    if (r == 0) {
+        call = call_new(operation, bytes);
+        if (!call) r = -ENOMEM;
+    }
+    *ret_error = r;
+    if (!call) return NULL;
     (void)atom_add(&file->shares, 1);
     call->file = file;
     call->bytes = bytes;
     call->offset = offset;
     (void)snprintf(call->call.detail, sizeof call->call.detail, "descriptor %d", file->fd);
-    *ret_call = call;
-    return 0;
+    return call;
 }
 
 /* ---- Files ---- */
 
 int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_file)
 {
-    struct file_call *call;
+    int r;
+    struct file_call *call = begin_path("weir_file_open", FILE_OPEN, path, NULL, &r);
     weir_file *file;
-    int r = begin_path("weir_file_open", FILE_OPEN, path, NULL, &call);
 
-    if (r < 0) return r;
+    if (!call) return r;
     file = mem_alloc(sizeof *file);
     if (!file) {
         mem_free(call);
@@ -323,12 +325,13 @@ int weir_file_close(weir_file *take_file)
 
 ssize_t weir_file_read(weir_file *file, void *data, size_t bytes, int64_t offset)
 {
-    struct file_call *call;
-    ssize_t n = begin_file("weir_file_read", FILE_READ, file, bytes, offset, &call);
+    int r;
+    struct file_call *call = begin_file("weir_file_read", FILE_READ, file, bytes, offset, &r);
+    ssize_t n;
 
-    if (n < 0) return n;
-    n = call_submit(call);
-    if (n < 0) return n;
+    if (!call) return r;
+    r = call_submit(call);
+    if (r < 0) return r;
     n = call->result;
     if (n > 0) memcpy(data, call->memory, (size_t)n);
     call_discard(&call->call);
@@ -337,20 +340,20 @@ ssize_t weir_file_read(weir_file *file, void *data, size_t bytes, int64_t offset
 
 ssize_t weir_file_write(weir_file *file, const void *data, size_t bytes, int64_t offset)
 {
-    struct file_call *call;
-    int r = begin_file("weir_file_write", FILE_WRITE, file, bytes, offset, &call);
+    int r;
+    struct file_call *call = begin_file("weir_file_write", FILE_WRITE, file, bytes, offset, &r);
 
-    if (r < 0) return r;
+    if (!call) return r;
     if (call->bytes > 0) memcpy(call->memory, data, call->bytes);
     return call_finish(call);
 }
 
 int weir_file_sync(weir_file *file, bool data_only)
 {
-    struct file_call *call;
-    int r = begin_file("weir_file_sync", FILE_SYNC, file, 0, 0, &call);
+    int r;
+    struct file_call *call = begin_file("weir_file_sync", FILE_SYNC, file, 0, 0, &r);
 
-    if (r < 0) return r;
+    if (!call) return r;
     call->data_only = data_only;
     return (int)call_finish(call);
 }
@@ -368,18 +371,18 @@ static int finish_stat(struct file_call *take_call, struct stat *ret_stat)
 
 int weir_file_stat(weir_file *file, struct stat *ret_stat)
 {
-    struct file_call *call;
-    int r = begin_file("weir_file_stat", FILE_STAT, file, 0, 0, &call);
-    return r < 0 ? r : finish_stat(call, ret_stat);
+    int r;
+    struct file_call *call = begin_file("weir_file_stat", FILE_STAT, file, 0, 0, &r);
+    return call ? finish_stat(call, ret_stat) : r;
 }
 
 /* ---- Paths ---- */
 
 int weir_path_stat(const char *path, struct stat *ret_stat)
 {
-    struct file_call *call;
-    int r = begin_path("weir_path_stat", PATH_STAT, path, NULL, &call);
-    return r < 0 ? r : finish_stat(call, ret_stat);
+    int r;
+    struct file_call *call = begin_path("weir_path_stat", PATH_STAT, path, NULL, &r);
+    return call ? finish_stat(call, ret_stat) : r;
 }
 
 int weir_path_rename(const char *from, const char *to)
@@ -388,23 +391,23 @@ int weir_path_rename(const char *from, const char *to)
     int r;
 
     if (!to) return refuse("weir_path_rename: to is NULL");
-    r = begin_path("weir_path_rename", PATH_RENAME, from, to, &call);
-    return r < 0 ? r : (int)call_finish(call);
+    call = begin_path("weir_path_rename", PATH_RENAME, from, to, &r);
+    return call ? (int)call_finish(call) : r;
 }
 
 int weir_path_unlink(const char *path)
 {
-    struct file_call *call;
-    int r = begin_path("weir_path_unlink", PATH_UNLINK, path, NULL, &call);
-    return r < 0 ? r : (int)call_finish(call);
+    int r;
+    struct file_call *call = begin_path("weir_path_unlink", PATH_UNLINK, path, NULL, &r);
+    return call ? (int)call_finish(call) : r;
 }
 
 int weir_path_mkdir(const char *path, mode_t mode)
 {
-    struct file_call *call;
-    int r = begin_path("weir_path_mkdir", PATH_MKDIR, path, NULL, &call);
+    int r;
+    struct file_call *call = begin_path("weir_path_mkdir", PATH_MKDIR, path, NULL, &r);
 
-    if (r < 0) return r;
+    if (!call) return r;
     call->mode = mode;
     return (int)call_finish(call);
 }
@@ -415,8 +418,8 @@ int weir_path_list(const char *path, size_t entries_max, weir_listing **ret_list
     int r;
 
     if (entries_max == 0) return refuse("weir_path_list: entries_max is 0");
-    r = begin_path("weir_path_list", PATH_LIST, path, NULL, &call);
-    if (r < 0) return r;
+    call = begin_path("weir_path_list", PATH_LIST, path, NULL, &r);
+    if (!call) return r;
     call->entries_max = entries_max;
     r = call_submit(call);
     if (r < 0) return r;

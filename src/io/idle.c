@@ -46,10 +46,13 @@ static void idle_let_go(struct idle *idle)
 static void idle_call(struct idle *idle)
 {
     weir_conn *conn = idle->conn;
+    struct worker *worker = idle->belonging.worker;
 
     idle->state = IDLE_CALLING;
     io_claim_give_back(&conn->reader);
+    callback_begin(worker);
     idle->on_ready(conn, idle->status, idle->arg);
+    callback_end(worker, idle->belonging.scope);
     idle->state = IDLE_CALLED;
     idle_let_go(idle);
 }
@@ -80,6 +83,7 @@ static void idle_readable(struct worker *worker, void *arg)
     struct idle *idle = arg;
     int r = 0;
 
+    callback_begin(worker); /* the descriptor is the program's, too */
     if (!conn_readable_now(idle->conn)) {
         r = pollable_call_when_readable(idle->conn->pollable, idle_readable, idle);
         if (r == 0) return;

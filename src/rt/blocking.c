@@ -14,6 +14,7 @@ int blocking_init(struct blocking *executor, const char *name, const struct kern
                   int threads_max, size_t queue_max)
 {
     pthread_condattr_t attributes;
+    int r;
 
     *executor = (struct blocking){.name = name,
                                   .kernel = kernel,
@@ -22,7 +23,10 @@ int blocking_init(struct blocking *executor, const char *name, const struct kern
     list_init(&executor->queue);
     list_init(&executor->running);
     list_init(&executor->orphans);
-    if (pthread_mutex_init(&executor->mutex, NULL) != 0) return -ENOMEM;
+    sanitize_unseen_begin(); /* a task may make it, and workers may use it first */
+    r = pthread_mutex_init(&executor->mutex, NULL);
+    sanitize_unseen_end();
+    if (r != 0) return -r;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&executor->work, &attributes);

@@ -345,10 +345,12 @@ static void record_failure(weir_scope *scope, const struct task *task)
      * returned by close. */
     if (!scope->failures || scope->failures_count == scope->failures_kept) return;
     weir_failure *failure = &scope->failures[scope->failures_count++];
+    sanitize_unseen_begin();
     *failure = (weir_failure){.error = task->result,
                               .task_id = atom_load(&task->id),
                               .restarts = task->restart ? task->restart->total : 0};
     (void)snprintf(failure->task, sizeof failure->task, "%s", task->name);
+    sanitize_unseen_end();
     (void)snprintf(failure->why, sizeof failure->why, "%s", task->why ? task->why : "");
 }
 
@@ -391,7 +393,9 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
          * siblings finish what they have. */
         if (scope->on_failure == WEIR_FAIL_FAST ||
             (scope->on_failure == WEIR_SUPERVISE && !stopping)) {
+            sanitize_unseen_begin();
             (void)snprintf(scope->cancel_name, sizeof scope->cancel_name, "%s", task->name);
+            sanitize_unseen_end();
             scope_signal_locked(scope, SIGNAL_CANCELLED, WEIR_CAUSE_FAILURE, task->result,
                           "a task of the scope failed");
         }

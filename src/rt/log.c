@@ -69,8 +69,10 @@ void log_write(weir_runtime *runtime, enum weir_log_level level, const struct ta
     va_end(arguments);
     escape_controls(message);
     if (task) {
+        sanitize_unseen_begin(); /* the names may be another task's */
         scope_path(task->scope, path, sizeof path);
         (void)snprintf(name, sizeof name, "%s", task->name);
+        sanitize_unseen_end();
         escape_controls(path);
         escape_controls(name);
     }

@@ -24,7 +24,12 @@ static weir_allocator allocator = {.resize = resize_with_libc};
 
 void *mem_resize(void *memory, size_t bytes)
 {
-    return allocator.resize(allocator.arg, memory, bytes ? bytes : 1);
+    void *moved;
+
+    sanitize_unseen_begin();
+    moved = allocator.resize(allocator.arg, memory, bytes ? bytes : 1);
+    sanitize_unseen_end();
+    return moved;
 }
 
 void *mem_alloc(size_t bytes)
@@ -41,7 +46,10 @@ void *mem_alloc_zeroed(size_t bytes)
 
 void mem_free(void *memory)
 {
-    if (memory) (void)allocator.resize(allocator.arg, memory, 0);
+    if (!memory) return;
+    sanitize_unseen_begin();
+    (void)allocator.resize(allocator.arg, memory, 0);
+    sanitize_unseen_end();
 }
 
 int weir_set_allocator(const weir_allocator *replacement)

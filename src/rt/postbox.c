@@ -3,11 +3,10 @@
  *     OPEN ──the scope ends──▶ CLOSED (no more posts; what is queued is still run)
  *          ──queue empty, no mail under way──▶ let go by the scope
  *
- * The mutex covers the queue and its state; posting happens under it, so that after
+ * The lock covers the queue and its state; posting happens under it, so that after
  * `closed` was set no poster can reach the worker any more.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <weir/postbox.h>
@@ -38,7 +37,7 @@ struct weir_postbox {
     char name[32];
     bool let_go;
 
-    pthread_mutex_t mutex;
+    struct lock lock;
     struct post *head;
     struct post **tail;
     size_t count;
@@ -56,21 +55,21 @@ static void retry_now(struct worker *worker, struct timer *timer)
 static struct post *peek(weir_postbox *box)
 {
     struct post *post;
-    (void)pthread_mutex_lock(&box->mutex);
+    lock_acquire(&box->lock);
     post = box->head;
-    (void)pthread_mutex_unlock(&box->mutex);
+    lock_release(&box->lock);
     return post;
 }
 
 static void drop_head(weir_postbox *box)
 {
     struct post *post;
-    (void)pthread_mutex_lock(&box->mutex);
+    lock_acquire(&box->lock);
     post = box->head;
     box->head = post->next;
     if (!box->head) box->tail = &box->head;
     box->count--;
-    (void)pthread_mutex_unlock(&box->mutex);
+    lock_release(&box->lock);
     mem_free(post);
 }
 
@@ -81,15 +80,16 @@ static int start_post(struct worker *worker, weir_scope *scope, const struct pos
     weir_task_spec spec = {
         .fn = post->fn, .arg = post->arg, .arg_bytes = post->arg_bytes, .name = post->name};
     struct task *task;
-    int r = task_new(worker, scope, &spec, true, &task);
+    int r;
 
+    sanitize_acquire((void *)(uintptr_t)post);
+    r = task_new(worker, scope, &spec, true, &task);
     if (r < 0) return r == WEIR_EOVERLOAD ? -ENOMEM : r;
     r = scope_admit(scope, NULL, task, true);
     if (r < 0) {
         task_release(worker, task);
         return r;
     }
-    sanitize_acquire((void *)(uintptr_t)post);
     sanitize_release(task);
     worker_place(worker, task);
     return 0;
@@ -99,9 +99,9 @@ static void let_go(weir_postbox *box)
 {
     bool settled;
 
-    (void)pthread_mutex_lock(&box->mutex);
+    lock_acquire(&box->lock);
     settled = box->closed && !box->head && !box->mail_under_way;
-    (void)pthread_mutex_unlock(&box->mutex);
+    lock_release(&box->lock);
     if (!settled || box->let_go) return;
     box->let_go = true;
     if (scope_forget(&box->belonging)) weir_postbox_unref(box);
@@ -128,9 +128,9 @@ static void postbox_drain(struct worker *worker, weir_postbox *box)
 static void deliver_posts(struct worker *worker, struct mail *mail)
 {
     weir_postbox *box = container_of(mail, weir_postbox, mail);
-    (void)pthread_mutex_lock(&box->mutex);
+    lock_acquire(&box->lock);
     box->mail_under_way = false;
-    (void)pthread_mutex_unlock(&box->mutex);
+    lock_release(&box->lock);
     postbox_drain(worker, box);
 }
 
@@ -148,9 +148,9 @@ static void postbox_release(struct worker *worker, struct belonging *belonging)
         if (scope_forget(belonging)) weir_postbox_unref(box);
         return;
     }
-    (void)pthread_mutex_lock(&box->mutex);
+    lock_acquire(&box->lock);
     box->closed = true;
-    (void)pthread_mutex_unlock(&box->mutex);
+    lock_release(&box->lock);
     postbox_drain(worker, box);
 }
 
@@ -204,10 +204,10 @@ int weir_postbox_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pos
     timer_init(&box->retry, retry_now);
     box->mail.deliver = deliver_posts;
     box->tail = &box->head;
-    (void)pthread_mutex_init(&box->mutex, NULL);
+    lock_init(&box->lock);
     r = scope_own(scope, worker, &box->belonging, &postbox_kind);
     if (r < 0) {
-        (void)pthread_mutex_destroy(&box->mutex);
+        lock_deinit(&box->lock);
         mem_free(box);
         return r;
     }
@@ -227,7 +227,7 @@ void weir_postbox_unref(weir_postbox *box)
     sanitize_release(box);
     if (atom_sub(&box->holders, 1) != 1) return;
     sanitize_acquire(box);
-    (void)pthread_mutex_destroy(&box->mutex);
+    lock_deinit(&box->lock);
     mem_free(box);
 }
 
@@ -251,7 +251,7 @@ int weir_post_named(weir_postbox *box, const char *name, weir_task_fn fn, const 
     if (arg_bytes > 0) memcpy(post->arg, arg, arg_bytes);
     sanitize_release(post);
 
-    (void)pthread_mutex_lock(&box->mutex);
+    lock_acquire(&box->lock);
     if (box->closed) {
         r = WEIR_ECLOSED;
     } else if (box->count >= box->capacity) {
@@ -265,7 +265,7 @@ int weir_post_named(weir_postbox *box, const char *name, weir_task_fn fn, const 
             mail_post(box->belonging.worker, &box->mail);
         }
     }
-    (void)pthread_mutex_unlock(&box->mutex);
+    lock_release(&box->lock);
     if (r < 0) mem_free(post);
     return r;
 }

@@ -331,6 +331,19 @@ static void report_orphans(weir_runtime *runtime, const struct blocking *executo
               stuck, executor->name, (long long)runtime->drain_ms);
 }
 
+/* A worker leaves its loop without a last look at its inbox; what lies there may own
+ * memory. Its thread is gone, so this one delivers in its place. */
+static void deliver_last_mail(weir_runtime *runtime)
+{
+    struct worker *self = worker_current;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        sanitize_acquire(&runtime->workers[i]);
+        worker_current = &runtime->workers[i];
+        (void)mail_deliver_inbox(worker_current);
+    }
+    worker_current = self;
+}
+
 /* All tasks have ended and the other workers' threads are gone. */
 static int runtime_end(weir_runtime *runtime)
 {
@@ -340,7 +353,7 @@ static int runtime_end(weir_runtime *runtime)
     int stuck_files;
     int stuck_names;
 
-    for (unsigned i = 0; i < runtime->worker_count; i++) sanitize_acquire(&runtime->workers[i]);
+    deliver_last_mail(runtime);
     if (orphans > 0) {
         log_write(runtime, WEIR_LOG_WARNING, NULL, "%llu orphaned calls are still running",
                   (unsigned long long)orphans);
@@ -514,6 +527,8 @@ int weir_turn(weir_runtime *runtime)
     int r;
 
     check_embedder(runtime, "weir_turn");
+    /* What the embedder does between turns is ordered like a callback. */
+    sanitize_release(&worker->events);
     atom_store_total(&worker->rest, WORKER_AWAKE);
     worker_turn(worker, false);
     /* From here on a poster makes the descriptor readable; what came before that we
@@ -522,7 +537,7 @@ int weir_turn(weir_runtime *runtime)
     at_ns = worker_has_work(worker) ? INT64_MIN : wheel_next_ns(&worker->wheel);
     r = runtime->kernel->queue_arm(worker->queue, at_ns);
     if (r < 0) return r;
-    sanitize_acquire(runtime->root); /* what tasks that have ended did is seen by the caller */
+    sanitize_acquire(worker);
     return runtime->root->live > INT32_MAX ? INT32_MAX : (int)runtime->root->live;
 }
 
@@ -533,6 +548,7 @@ int weir_runtime_close(weir_runtime *runtime)
     if (!runtime) return 0;
     check_embedder(runtime, "weir_runtime_close");
     worker = &runtime->workers[0];
+    sanitize_release(&worker->events);
     atom_store_total(&worker->rest, WORKER_AWAKE);
     weir_scope_cancel(runtime->root, 0, "the runtime is being closed");
     scope_release_belongings(runtime->root);

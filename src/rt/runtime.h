@@ -150,6 +150,21 @@ static inline struct task *task_self(void)
     return __builtin_expect(worker != NULL, 1) ? atom_load(&worker->current) : NULL;
 }
 
+/* Around a program's callback (of a timer, of an idle wait) on the worker's own stack.
+ * It never runs at the same time as a task of the worker, wherever that was placed, so
+ * the sanitizer is told that they are ordered: tasks release `worker` when they leave
+ * and acquire its events when they go on. */
+static inline void callback_begin(struct worker *worker)
+{
+    sanitize_acquire(worker);
+}
+
+static inline void callback_end(struct worker *worker, weir_scope *scope)
+{
+    sanitize_release(&worker->events);
+    sanitize_release(scope);
+}
+
 /* ---- sched.c ---- */
 
 /* The worker's loop, until the runtime ends. */

@@ -302,6 +302,7 @@ static inline __attribute__((always_inline)) void leave(struct worker *worker, s
         enter(worker, self);
         return;
     }
+    sanitize_release(worker);
     if (next) {
         enter(worker, next);
         sanitize_switch(&self->sanitize, &next->sanitize, 0);
@@ -313,6 +314,7 @@ static inline __attribute__((always_inline)) void leave(struct worker *worker, s
     }
     sanitize_arrived(&self->sanitize, &worker->sanitize);
     sanitize_acquire(self);
+    sanitize_acquire(&worker->events);
     arrived(worker);
 }
 
@@ -377,7 +379,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
     worker->left_stack = stack;
     worker->left_class = size_class;
     worker->left_sanitize = context;
-    sanitize_release(worker); /* the end of the runtime comes after all of this */
+    sanitize_release(worker);
     if (next) {
         enter(worker, next);
         sanitize_switch(&context, &next->sanitize, 1);

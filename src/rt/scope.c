@@ -156,7 +156,9 @@ static void scope_init(weir_scope *scope, struct worker *worker, struct task *op
     scope->place = spec->place ? spec->place : WEIR_ANYWHERE;
     scope->max_tasks = spec->max_tasks;
     scope->restart = spec->restart;
+    sanitize_unseen_begin(); /* another task's scope was here before */
     (void)snprintf(scope->name, sizeof scope->name, "%s", spec->name);
+    sanitize_unseen_end();
     timer_init(&scope->deadline, deadline_passed);
     timer_init(&scope->grace, grace_over);
     list_init(&scope->children);
@@ -323,6 +325,9 @@ static void tell_children(weir_scope *scope)
     const struct list *end = &scope->children;
     struct look_ahead ahead = {scope->children.next, scope->children.next};
 
+    /* The blocks of tasks on other workers are theirs, to look at as well. */
+    if (scope->shared) ahead.near = &scope->children;
+
     for (int i = 0; i < LOOK_FAR && ahead.far != end; i++) ahead.far = ahead.far->next;
     for (int i = 0; i < LOOK_NEAR && ahead.near != end; i++) ahead.near = ahead.near->next;
     list_for_each(node, &scope->children) {
@@ -404,8 +409,11 @@ void weir_scope_cancel(weir_scope *scope, int error, const char *why)
 static void grace_over(struct worker *worker, struct timer *timer)
 {
     weir_scope *scope = container_of(timer, weir_scope, grace);
-    int64_t again_ms = scope->stop_grace_ms > 1000 ? scope->stop_grace_ms : 1000;
+    int64_t again_ms;
 
+    scope_lock(scope); /* another worker may shorten it */
+    again_ms = scope->stop_grace_ms > 1000 ? scope->stop_grace_ms : 1000;
+    scope_unlock(scope);
     if (scope->cut_off_reported) {
         report_alive(worker, scope, "has not ended although its grace period is over and it is cancelled");
     } else {
@@ -420,8 +428,14 @@ static void grace_over(struct worker *worker, struct timer *timer)
 static void arm_grace(struct worker *worker, struct mail *mail)
 {
     weir_scope *scope = container_of(mail, weir_scope, mail);
+    int64_t at_ns;
+
+    /* Under the lock: a stop that comes after this reading posts the mail again. */
+    scope_lock(scope);
     atom_store_total(&scope->mail_pending, 0);
-    if (!scope->cut_off_reported) timer_arm(worker, &scope->grace, scope->stop_at_ns);
+    at_ns = scope->stop_at_ns;
+    scope_unlock(scope);
+    if (!scope->cut_off_reported) timer_arm(worker, &scope->grace, at_ns);
 }
 
 void weir_scope_stop(weir_scope *scope, int64_t grace_ms)

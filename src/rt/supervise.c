@@ -55,10 +55,10 @@ static int64_t restart_backoff_ms(const weir_scope *scope, struct restart_record
                                                    : scope->restart.backoff_ms;
     int64_t ms = scope->restart.backoff_ms;
 
-    if (record->total > 0 && now_ns - record->last_ns > scope->restart.window_ms * 1000000) {
+    if (record->total > 0 && time_after_ms(record->last_ns, scope->restart.window_ms) < now_ns) {
         record->count = 0;
     }
-    for (int i = 0; i < record->count && ms < max_ms; i++) ms *= 2;
+    for (int i = 0; i < record->count && ms < max_ms; i++) ms = ms > max_ms / 2 ? max_ms : ms * 2;
     return ms < max_ms ? ms : max_ms;
 }
 

@@ -164,6 +164,7 @@ void task_main(void *arg)
 
     sanitize_arrived(&task->sanitize, &worker->sanitize);
     sanitize_acquire(task);
+    sanitize_acquire(&worker->events);
     worker_arrived(worker);
     for (;;) {
         task->result = task->fn(task->arg);

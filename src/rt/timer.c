@@ -122,12 +122,9 @@ static void timer_fired(struct worker *worker, struct timer *timer)
     struct weir_timer *mine = container_of(timer, struct weir_timer, timer);
     weir_scope *scope = mine->belonging.scope;
 
-    (void)worker;
-    sanitize_acquire(mine);
+    callback_begin(worker);
     mine->on_fire(mine, mine->arg);
-    /* It may have been closed meanwhile; both addresses are stable. */
-    sanitize_release(mine);
-    sanitize_release(scope);
+    callback_end(worker, scope); /* the timer may have been closed meanwhile */
 }
 
 static void timer_free(struct worker *worker, struct weir_timer *timer)
@@ -241,7 +238,6 @@ void weir_timer_start(weir_timer *timer, int64_t after_ms)
     weir_scope *scope = timer->belonging.scope;
     int64_t at_ns = time_after_ms(worker->kernel->now_ns(worker->kernel), after_ms);
     if (atom_load(&scope->children_signals) & SIGNAL_CANCELLED) return;
-    sanitize_release(timer);
     timer_arm(worker, &timer->timer, at_ns);
     worker_touched(worker);
 }
@@ -251,13 +247,11 @@ bool weir_timer_stop(weir_timer *timer)
     struct worker *worker = timer_worker(timer, "weir_timer_stop");
     bool was_running = wheel_timer_armed(&timer->timer.wheel);
     timer_disarm(worker, &timer->timer);
-    sanitize_acquire(timer);
     return was_running;
 }
 
 void weir_timer_close(weir_timer *timer)
 {
     if (!timer) return;
-    sanitize_acquire(timer);
     timer_release(timer_worker(timer, "weir_timer_close"), &timer->belonging);
 }

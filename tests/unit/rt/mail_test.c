@@ -29,8 +29,10 @@ static void note_delivery(struct worker *worker, struct mail *mail)
 
     CHECK(worker == letter->bag->worker);
     CHECK(worker == worker_self());
+    callback_begin(worker); /* runs on the worker's own stack, as a program's callback does */
     letter->delivered++;
     letter->bag->order[letter->bag->count++] = letter->id;
+    sanitize_release(&worker->events);
 }
 
 static void bag_init(struct mailbag *bag)

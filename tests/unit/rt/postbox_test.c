@@ -128,14 +128,14 @@ TEST_WITH(posts_of_four_threads_all_run_once, .timeout_ms = 60000)
 
 static int count_one(void *arg)
 {
-    ++**(int **)arg;
+    ++**(ATOM(int) **)arg;
     return 0;
 }
 
 static int fill(void *arg)
 {
-    int ran = 0;
-    int *pointer = &ran;
+    ATOM(int) ran = 0;
+    ATOM(int) *pointer = &ran;
     weir_scope *scope = open_scope("full", WEIR_FAIL_FAST);
     weir_postbox *box = open_box(scope, 3);
 
@@ -167,8 +167,8 @@ static int wait_for_go(void *arg)
 
 static int post_into_full_scope(void *arg)
 {
-    int ran = 0;
-    int *pointer = &ran;
+    ATOM(int) ran = 0;
+    ATOM(int) *pointer = &ran;
     ATOM(int) go = 0;
     ATOM(int) *go_pointer = &go;
     weir_scope *scope = open_bounded("full", WEIR_FAIL_FAST, 1, WEIR_REJECT);
@@ -195,14 +195,14 @@ TEST(full_scope_delays_posts_and_loses_none)
 static int expect_cancelled(void *arg)
 {
     CHECK_INT(weir_checkpoint(), ==, WEIR_ECANCELED);
-    ++**(int **)arg;
+    ++**(ATOM(int) **)arg;
     return WEIR_ECANCELED;
 }
 
 static int post_and_cancel(void *arg)
 {
-    int ran = 0;
-    int *pointer = &ran;
+    ATOM(int) ran = 0;
+    ATOM(int) *pointer = &ran;
     weir_scope *scope = open_bounded("cancelled", WEIR_FAIL_FAST, 2, WEIR_WAIT);
     weir_postbox *box = open_box(scope, 10);
     weir_postbox *refused = NULL;
@@ -261,14 +261,15 @@ static const weir_local_key local_key = {"leaked"};
 static int expect_no_local(void *arg)
 {
     CHECK(weir_local_get(&local_key) == NULL);
-    ++**(int **)arg;
+    ++**(ATOM(int) **)arg;
     return 0;
 }
 
 static int post_with_locals(void *arg)
 {
-    int ran = 0, value = 1;
-    int *pointer = &ran;
+    ATOM(int) ran = 0;
+    ATOM(int) *pointer = &ran;
+    int value = 1;
     weir_scope *scope = open_scope("locals", WEIR_FAIL_FAST);
     weir_postbox *box = open_box(scope, 10);
 
@@ -292,8 +293,8 @@ TEST(posted_task_does_not_inherit_from_whoever_happens_to_run)
 /* Posted tasks leave nothing behind, though the tasks before them had handles. */
 static int post_after_handles(void *arg)
 {
-    int ran = 0;
-    int *pointer = &ran;
+    ATOM(int) ran = 0;
+    ATOM(int) *pointer = &ran;
     weir_scope *scope = open_scope("after", WEIR_FAIL_FAST);
     weir_postbox *box = open_box(scope, 1);
     weir_task tasks[3];
@@ -382,8 +383,8 @@ TEST(posts_during_the_end_of_the_scope_run_or_are_refused)
 /* Without memory for the task the post waits and is tried again. */
 static int post_without_memory(void *arg)
 {
-    int ran = 0;
-    int *pointer = &ran;
+    ATOM(int) ran = 0;
+    ATOM(int) *pointer = &ran;
     weir_scope *scope = open_scope("memory", WEIR_FAIL_FAST);
     weir_postbox *box = open_box(scope, 4);
     char large[1000] = "";

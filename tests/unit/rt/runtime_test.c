@@ -294,15 +294,15 @@ static int cleanup_and_count(void *arg)
     int r = sleep_until_cancelled(NULL);
 
     WEIR_SHIELD(1000) CHECK_OK(weir_sleep(1));
-    ++**(int **)arg;
+    ++**(ATOM(int) **)arg;
     return r;
 }
 
 TEST(closing_an_embedded_runtime_cancels_and_runs_its_tasks_to_their_end)
 {
     weir_runtime *runtime = open_embedded();
-    int cleaned = 0;
-    int *pointer = &cleaned;
+    ATOM(int) cleaned = 0;
+    ATOM(int) *pointer = &cleaned;
 
     for (int i = 0; i < 50; i++)
         CHECK_OK(weir_spawn(weir_runtime_scope(runtime), cleanup_and_count, &pointer,

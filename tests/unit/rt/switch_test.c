@@ -29,9 +29,11 @@ struct side {
 
 static void side_leave(struct side *side)
 {
+    sanitize_release(side);
     sanitize_switch(&side->sanitize, &side->caller_sanitize, 0);
     switch_to(&side->context, &side->caller);
     sanitize_arrived(&side->sanitize, &side->caller_sanitize);
+    sanitize_acquire(side);
 }
 
 static void side_main(void *arg)
@@ -39,6 +41,7 @@ static void side_main(void *arg)
     struct side *side = arg;
 
     sanitize_arrived(&side->sanitize, &side->caller_sanitize);
+    sanitize_acquire(side);
     side->fn(side);
     side->ended = true;
     side_leave(side); /* an entry must not return */
@@ -60,9 +63,11 @@ static void side_init(struct side *side, void (*fn)(struct side *side))
 
 static void side_enter(struct side *side)
 {
+    sanitize_release(side);
     sanitize_switch(&side->caller_sanitize, &side->sanitize, 0);
     switch_to(&side->caller, &side->context);
     sanitize_arrived(&side->caller_sanitize, &side->caller_sanitize);
+    sanitize_acquire(side);
 }
 
 static void side_deinit(struct side *side)

@@ -712,7 +712,7 @@ TEST(why_is_the_tasks_own_sentence_and_empty_before_the_first)
 static int take_turns(void *arg)
 {
     struct {
-        int *order;
+        ATOM(int) *order;
         int id;
     } *given = arg;
 
@@ -726,13 +726,13 @@ static int take_turns(void *arg)
 
 static int yield_round(void *arg)
 {
-    int turns = 0;
+    ATOM(int) turns = 0;
     weir_scope *scope = open_scope("round", WEIR_FAIL_FAST);
 
     (void)arg;
     for (int i = 0; i < 4; i++) {
         struct {
-            int *order;
+            ATOM(int) *order;
             int id;
         } given = {&turns, i};
 
@@ -750,7 +750,7 @@ TEST(yield_lets_every_other_ready_task_run_once)
 
 static int count_turns(void *arg)
 {
-    int *turns = *(int **)arg;
+    ATOM(int) *turns = *(ATOM(int) **)arg;
 
     for (;;) {
         int r = weir_yield();
@@ -762,8 +762,8 @@ static int count_turns(void *arg)
 
 static int checkpoint_in_a_loop(void *arg)
 {
-    int turns = 0;
-    int *pointer = &turns;
+    ATOM(int) turns = 0;
+    ATOM(int) *pointer = &turns;
     weir_scope *scope = open_scope("budget", WEIR_FAIL_FAST);
 
     (void)arg;
@@ -798,7 +798,7 @@ TEST(task_that_never_waits_lets_its_neighbour_run_within_its_budget)
 /* The neighbour must get on although a cancelled task goes on and on. */
 static int ignore_cancel(void *arg)
 {
-    int *neighbour = *(int **)arg;
+    ATOM(int) *neighbour = *(ATOM(int) **)arg;
     int calls = 0;
 
     while (*neighbour < 100 || calls < 5000) {
@@ -810,7 +810,7 @@ static int ignore_cancel(void *arg)
 
 static int count_shielded(void *arg)
 {
-    int *turns = *(int **)arg;
+    ATOM(int) *turns = *(ATOM(int) **)arg;
 
     WEIR_SHIELD(10000) {
         while (*turns < 100) {
@@ -823,8 +823,8 @@ static int count_shielded(void *arg)
 
 static int with_an_ignorer(void *arg)
 {
-    int turns = 0;
-    int *pointer = &turns;
+    ATOM(int) turns = 0;
+    ATOM(int) *pointer = &turns;
     weir_scope *scope = open_scope("ignored", WEIR_FAIL_FAST);
 
     (void)arg;

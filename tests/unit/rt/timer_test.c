@@ -207,13 +207,13 @@ TEST(cancelled_scope_disarms_its_timers)
 
 static int spawned_by_timer(void *arg)
 {
-    ++**(int **)arg;
+    ++**(ATOM(int) **)arg;
     return 0;
 }
 
 struct spawning {
     weir_scope *scope;
-    int *ran;
+    ATOM(int) *ran;
     int result;
 };
 
@@ -228,7 +228,7 @@ static void fire_and_spawn(weir_timer *timer, void *arg)
 
 static int spawn_from_callback(void *arg)
 {
-    int ran = 0;
+    ATOM(int) ran = 0;
     weir_scope *scope = open_bounded("spawn", WEIR_FAIL_FAST, 1, WEIR_WAIT);
     struct spawning spawning = {scope, &ran, 1};
     weir_timer *timer;

@@ -302,7 +302,7 @@ static int shielded(void *arg)
 
 static int ignores(void *arg)
 {
-    bool *go_on = *(bool **)arg;
+    ATOM(bool) *go_on = *(ATOM(bool) **)arg;
     while (*go_on) (void)!weir_yield();
     return WEIR_ECANCELED;
 }
@@ -315,8 +315,8 @@ static int fails(void *arg)
 
 TEST_TASK(dump_shows_cancellation_with_its_cause, 1, test_clock_auto)
 {
-    bool go_on = true;
-    bool *keep = &go_on;
+    ATOM(bool) go_on = true;
+    ATOM(bool) *keep = &go_on;
 
     WEIR_SCOPE(scope, &result, .name = "fragile", .on_failure = WEIR_FAIL_FAST, .max_tasks = 10,
                .overflow = WEIR_REJECT) {
@@ -341,8 +341,8 @@ TEST_TASK(dump_shows_cancellation_with_its_cause, 1, test_clock_auto)
 
 TEST_TASK(dump_shows_stopping, 1, test_clock_manual)
 {
-    bool go_on = true;
-    bool *keep = &go_on;
+    ATOM(bool) go_on = true;
+    ATOM(bool) *keep = &go_on;
     weir_task task;
 
     WEIR_SCOPE(outer, &result, .name = "outer", PLAIN_SCOPE) {
