@@ -25,6 +25,7 @@ WEIR_BEGIN
 #define WEIR_BLOCKING_THREADS_DEFAULT 8
 #define WEIR_BLOCKING_QUEUE_DEFAULT 256
 #define WEIR_WORKERS_MAX 256
+#define WEIR_TASKS_EXACT_MAX 16384
 
 /* Signals are taken only if asked for; the handlers that were there before come
  * back when the runtime ends. */
@@ -43,7 +44,9 @@ typedef struct weir_config {
     unsigned signals;             /* of enum weir_signals */
     int64_t drain_ms;             /* budget of a stop by signal; WEIR_DRAIN_MS_DEFAULT */
     size_t stack_bytes;           /* of a task's stack; WEIR_STACK_BYTES_DEFAULT */
-    size_t max_tasks;             /* of the whole runtime; default: what the guard pages allow */
+    size_t max_tasks;             /* of the whole runtime; default: what the guard pages allow.
+                                     Exact below WEIR_TASKS_EXACT_MAX per worker; above that
+                                     up to 128 per worker may lie unused */
     const char *backend;          /* "epoll"; default: the best that works here */
     enum weir_log_level log_level;
     weir_log_fn log;              /* default: one line each to standard error */

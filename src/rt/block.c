@@ -72,6 +72,7 @@ static void interrupt_wait(struct worker *worker, struct task *task)
 static void end_backoff(struct worker *worker, struct task *task)
 {
     timer_disarm(worker, &task->restart->timer);
+    sanitize_acquire(task); /* of its last run, which goes on to the scope */
     task->result = WEIR_ECANCELED;
     scope_task_ended(worker, task->scope, task);
 }

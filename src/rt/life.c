@@ -89,15 +89,15 @@ static void give_back_surplus(struct worker *worker)
 {
     weir_runtime *runtime = worker->runtime;
     lock_acquire(&runtime->memory_lock);
-    for (unsigned i = 0; i < TASK_MOVE_COUNT; i++) {
+    for (unsigned i = 0; i < worker->task_move_count; i++) {
         struct task *task = worker->free_tasks;
         worker->free_tasks = task->run_next;
         task->run_next = runtime->free_tasks;
         runtime->free_tasks = task;
     }
-    runtime->free_task_count += TASK_MOVE_COUNT;
+    runtime->free_task_count += worker->task_move_count;
     lock_release(&runtime->memory_lock);
-    worker->free_task_count -= TASK_MOVE_COUNT;
+    worker->free_task_count -= worker->task_move_count;
 }
 
 void task_free(struct worker *worker, struct task *task)
@@ -105,7 +105,9 @@ void task_free(struct worker *worker, struct task *task)
     task_set_state(task, TASK_FREE);
     task->run_next = worker->free_tasks;
     worker->free_tasks = task;
-    if (++worker->free_task_count > TASK_CACHE_MAX && worker->shared) give_back_surplus(worker);
+    if (++worker->free_task_count > worker->task_cache_max && worker->shared) {
+        give_back_surplus(worker);
+    }
 }
 
 /* Copy the argument, and the name unless it is a constant. */
@@ -133,6 +135,15 @@ static int copy_argument(struct task *task, const weir_task_spec *spec, bool nam
         task->name = memory + arg_room;
     }
     return 0;
+}
+
+/* A free task carries a credit of the default class. */
+static void exchange_back(struct worker *worker, unsigned size_class)
+{
+    int r = stack_credit_exchange(&worker->runtime->stacks, size_class,
+                                  worker->runtime->default_class);
+    assert(r == 0); /* the stack that the credit was for is still mapped */
+    (void)r;
 }
 
 /* Take the first free task and make it a new one of the scope; its name, argument and
@@ -181,7 +192,8 @@ int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spe
     }
     if (spec->stack_bytes > 0) size_class = (unsigned)stack_class_for(spec->stack_bytes);
     if (size_class != worker->runtime->default_class) {
-        r = stack_credit_take(&worker->runtime->stacks, size_class, 1);
+        r = stack_credit_exchange(&worker->runtime->stacks, worker->runtime->default_class,
+                                  size_class);
         if (r < 0) return r;
     }
     task = worker->free_tasks;
@@ -201,7 +213,7 @@ fail_argument:
     if (task->arg != task->inline_arg) mem_free(task->arg);
 fail_credit:
     if (size_class != worker->runtime->default_class) {
-        stack_credit_return(&worker->runtime->stacks, size_class, 1);
+        exchange_back(worker, size_class);
     }
     return r;
 }
@@ -228,7 +240,7 @@ static inline __attribute__((always_inline)) void release(struct worker *worker,
     if (task->arg != task->inline_arg) mem_free(task->arg);
     if (__builtin_expect(task->has_extras, 0)) release_extras(task);
     if (__builtin_expect(task->size_class != worker->runtime->default_class, 0)) {
-        stack_credit_return(&worker->runtime->stacks, task->size_class, 1);
+        exchange_back(worker, task->size_class);
     }
     /* Mail that is still under way brings the task back here by its delivery. */
     if (task_mail_bits_add(worker->shared, task, MAIL_RELEASE) != 0) return;

@@ -189,11 +189,12 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     worker->plain = !runtime->shared && !runtime->kernel->choose;
     worker->index = index;
     worker->next_id = index + 1;
-    worker->task_move_count = TASK_MOVE_COUNT;
-    /* With a small cap a batch must not swallow what other workers need. */
-    if (runtime->stacks.count_max < (size_t)TASK_MOVE_COUNT * 8 * runtime->worker_count) {
-        worker->task_move_count = 1;
+    /* What a worker keeps for itself others cannot have: only where it does not matter. */
+    worker->task_cache_max = TASK_CACHE_MAX;
+    if (runtime->stacks.count_max < (size_t)WEIR_TASKS_EXACT_MAX * runtime->worker_count) {
+        worker->task_cache_max = 0;
     }
+    worker->task_move_count = worker->task_cache_max / 4 + 1;
     lock_init(&worker->fresh_lock);
     worker->now_ns = runtime->kernel->now_ns(runtime->kernel);
     wheel_init(&worker->wheel, worker->now_ns);

@@ -27,9 +27,7 @@
 
 enum {
     WORKER_EVENTS = 128,
-    TASK_SLAB_COUNT = 64,
     TASK_CACHE_MAX = 128,
-    TASK_MOVE_COUNT = 32,
 };
 
 /* First in, first out; intrusive through run_next. */
@@ -67,7 +65,8 @@ struct worker {
     ATOM(size_t) watched;   /* descriptors in the queue */
     struct task *free_tasks;
     unsigned free_task_count;
-    unsigned task_move_count;
+    unsigned task_cache_max;  /* free tasks it keeps for itself */
+    unsigned task_move_count; /* moved between it and the runtime at a time */
     weir_scope *free_scopes;
     struct weir_timer *free_timers;
     struct stack_cache stacks;

@@ -168,26 +168,44 @@ static int slab_add(struct stack_pool *pool, unsigned size_class)
     return 0;
 }
 
-int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count)
+/* Map so much that `count` more credits of the class are good. The lock is held. */
+static int ensure_mapped(struct stack_pool *pool, unsigned size_class, size_t count)
 {
     struct stack_pool_class *class = &pool->classes[size_class];
-    int r = 0;
-
-    lock_acquire(&pool->lock);
-    if (pool->credits + count > pool->count_max) {
-        r = WEIR_EOVERLOAD;
-        goto out;
-    }
     /* Every other worker may keep STACK_CACHE_MAX free stacks, and one more that it is
      * just leaving, which this one cannot reach. */
     size_t needed = class->credits + count + (pool->caches - 1) * (STACK_CACHE_MAX + 1);
+
     while (class->mapped < needed) {
-        r = slab_add(pool, size_class);
-        if (r < 0) goto out;
+        int r = slab_add(pool, size_class);
+        if (r < 0) return r;
     }
-    class->credits += count;
-    pool->credits += count;
-out:
+    return 0;
+}
+
+int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count)
+{
+    int r = WEIR_EOVERLOAD;
+
+    lock_acquire(&pool->lock);
+    if (pool->credits + count <= pool->count_max) r = ensure_mapped(pool, size_class, count);
+    if (r == 0) {
+        pool->classes[size_class].credits += count;
+        pool->credits += count;
+    }
+    lock_release(&pool->lock);
+    return r;
+}
+
+int stack_credit_exchange(struct stack_pool *pool, unsigned from, unsigned to)
+{
+    int r;
+    lock_acquire(&pool->lock);
+    r = ensure_mapped(pool, to, 1);
+    if (r == 0) {
+        pool->classes[from].credits--;
+        pool->classes[to].credits++;
+    }
     lock_release(&pool->lock);
     return r;
 }

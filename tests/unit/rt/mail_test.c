@@ -27,9 +27,9 @@ static void note_delivery(struct worker *worker, struct mail *mail)
 {
     struct letter *letter = container_of(mail, struct letter, mail);
 
+    callback_begin(worker); /* runs on the worker's own stack, as a program's callback does */
     CHECK(worker == letter->bag->worker);
     CHECK(worker == worker_self());
-    callback_begin(worker); /* runs on the worker's own stack, as a program's callback does */
     letter->delivered++;
     letter->bag->order[letter->bag->count++] = letter->id;
     sanitize_release(&worker->events);
