@@ -137,15 +137,6 @@ static int copy_argument(struct task *task, const weir_task_spec *spec, bool nam
     return 0;
 }
 
-/* A free task carries a credit of the default class. */
-static void exchange_back(struct worker *worker, unsigned size_class)
-{
-    int r = stack_credit_exchange(&worker->runtime->stacks, size_class,
-                                  worker->runtime->default_class);
-    assert(r == 0); /* the stack that the credit was for is still mapped */
-    (void)r;
-}
-
 /* Take the first free task and make it a new one of the scope; its name, argument and
  * choices are set by the caller. */
 static inline __attribute__((always_inline)) struct task *take_free(struct worker *worker,
@@ -192,8 +183,7 @@ int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spe
     }
     if (spec->stack_bytes > 0) size_class = (unsigned)stack_class_for(spec->stack_bytes);
     if (size_class != worker->runtime->default_class) {
-        r = stack_credit_exchange(&worker->runtime->stacks, worker->runtime->default_class,
-                                  size_class);
+        r = stack_credit_lend(&worker->runtime->stacks, size_class);
         if (r < 0) return r;
     }
     task = worker->free_tasks;
@@ -213,7 +203,7 @@ fail_argument:
     if (task->arg != task->inline_arg) mem_free(task->arg);
 fail_credit:
     if (size_class != worker->runtime->default_class) {
-        exchange_back(worker, size_class);
+        stack_credit_unlend(&worker->runtime->stacks, size_class);
     }
     return r;
 }
@@ -240,7 +230,7 @@ static inline __attribute__((always_inline)) void release(struct worker *worker,
     if (task->arg != task->inline_arg) mem_free(task->arg);
     if (__builtin_expect(task->has_extras, 0)) release_extras(task);
     if (__builtin_expect(task->size_class != worker->runtime->default_class, 0)) {
-        exchange_back(worker, task->size_class);
+        stack_credit_unlend(&worker->runtime->stacks, task->size_class);
     }
     /* Mail that is still under way brings the task back here by its delivery. */
     if (task_mail_bits_add(worker->shared, task, MAIL_RELEASE) != 0) return;
@@ -416,13 +406,17 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
     }
     sanitize_release(scope);
     keep = hand_over_result(scope, task);
-    if (!keep) atom_store(&task->id, 0); /* under the lock: handles are stale from here on */
+    /* Before the scope counts it as gone: whoever waits for that finds it released. A
+     * task that is kept may be gone as soon as the lock is. */
+    if (!keep) {
+        atom_store(&task->id, 0);
+        release(worker, task);
+    }
     slot_return(scope);
     scope_settle(scope);
     scope_unlock(scope);
-    /* The scope may be gone from here on, and so may a task that is kept. */
+    /* The scope may be gone from here on. */
     if (worker->local_head) mail_deliver_local(worker);
-    if (!keep) task_release(worker, task);
 }
 
 /* The common end: it succeeded, nobody holds a handle, nobody waits for room. */
@@ -434,6 +428,8 @@ static inline void end_plain(struct worker *worker, weir_scope *scope, struct ta
     task->sibling.prev->next = task->sibling.next;
     task->sibling.next->prev = task->sibling.prev;
     atom_store(&task->id, 0);
+    /* Before the scope counts it as gone: whoever waits for that finds it released. */
+    release(worker, task);
     if (__builtin_expect(list_empty(&scope->spawners) && !scope->room_wanted, 1)) {
         scope->live--;
     } else {
@@ -442,7 +438,6 @@ static inline void end_plain(struct worker *worker, weir_scope *scope, struct ta
     if (scope->live == 0) scope_settle(scope);
     scope_unlock(scope);
     if (__builtin_expect(worker->local_head != NULL, 0)) mail_deliver_local(worker);
-    release(worker, task);
 }
 
 static void log_end(struct worker *worker, struct task *task, bool failed)

@@ -197,17 +197,22 @@ int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count
     return r;
 }
 
-int stack_credit_exchange(struct stack_pool *pool, unsigned from, unsigned to)
+int stack_credit_lend(struct stack_pool *pool, unsigned size_class)
 {
     int r;
     lock_acquire(&pool->lock);
-    r = ensure_mapped(pool, to, 1);
-    if (r == 0) {
-        pool->classes[from].credits--;
-        pool->classes[to].credits++;
-    }
+    r = ensure_mapped(pool, size_class, 1);
+    if (r == 0) pool->classes[size_class].credits++;
     lock_release(&pool->lock);
     return r;
+}
+
+void stack_credit_unlend(struct stack_pool *pool, unsigned size_class)
+{
+    lock_acquire(&pool->lock);
+    assert(pool->classes[size_class].credits > 0);
+    pool->classes[size_class].credits--;
+    lock_release(&pool->lock);
 }
 
 void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t count)

@@ -84,9 +84,10 @@ size_t stack_class_bytes(const struct stack_pool *pool, unsigned size_class);
 int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count);
 void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t count);
 
-/* Make a credit for one class of a credit for another: 0 or -ENOMEM. Changing it back
- * cannot fail. */
-int stack_credit_exchange(struct stack_pool *pool, unsigned from, unsigned to);
+/* One more credit of another class for a task that holds one already: it does not
+ * count against the cap. 0 or -ENOMEM. */
+int stack_credit_lend(struct stack_pool *pool, unsigned size_class);
+void stack_credit_unlend(struct stack_pool *pool, unsigned size_class);
 
 /* A stack for a holder of a credit: never fails. Returning one does not look at it:
  * with many tasks that would be a cache miss each. */

@@ -300,6 +300,44 @@ TEST(runtimes_max_tasks_is_exact_and_recovers)
     }
 }
 
+/* One task has a stack of another class; `others` have the default one. It ends when
+ * nothing can be mapped or allocated any more. */
+static int end_without_memory(void *arg)
+{
+    int others = *(int *)arg;
+    ATOM(int) one = 0, all = 0;
+    ATOM(int) *pointers[2] = {&one, &all};
+    weir_scope *scope = open_scope("ending", WEIR_FAIL_FAST);
+    weir_task task = {NULL, 0};
+
+    CHECK_OK(weir_task_spawn(scope,
+                             &(weir_task_spec){.fn = wait_for_go,
+                                               .arg = &pointers[0],
+                                               .arg_bytes = sizeof pointers[0],
+                                               .stack_bytes = 256 * 1024},
+                             &task));
+    for (int i = 0; i < others; i++)
+        CHECK_OK(weir_spawn(scope, wait_for_go, &pointers[1], sizeof pointers[1]));
+    test_fault("map", -ENOMEM, 1000);
+    test_fail_alloc_at(1);
+    atom_store(&one, 1);
+    CHECK_OK(weir_task_join(task, NULL));
+    test_fault("map", -ENOMEM, 0);
+    test_fail_alloc_at(0);
+    atom_store(&all, 1);
+    return weir_scope_close(scope);
+}
+
+TEST(task_with_a_stack_of_another_class_ends_without_memory)
+{
+    test_kernel_install();
+    for (int others = 1; others <= 140; others++) {
+        test_note("%d others", others);
+        CHECK_OK(weir_run(&(weir_config){.workers = 1, .max_tasks = 500}, end_without_memory,
+                          &others));
+    }
+}
+
 /* Uses about `bytes` of stack. */
 static __attribute__((noinline)) int use_stack(int bytes)
 {
