@@ -45,6 +45,10 @@ void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transpor
     conn->pollable->fd = take_fd;
     conn->is_socket = is_socket;
     conn->transport = transport;
+    /* Not for unix sockets, where a read also stops at a message with descriptors, and
+     * not when a test's table makes reads shorter than the kernel would. */
+    conn->short_read_drains =
+        transport == WEIR_TCP && conn->pollable->runtime->kernel->recv == kernel_epoll.recv;
 }
 
 void conn_abandon(weir_conn *conn)
@@ -154,6 +158,7 @@ int weir_conn_from_fd(int take_fd, weir_conn **ret_conn)
     r = worker->kernel->set_nonblocking(worker->kernel, take_fd);
     if (r < 0) goto fail;
     conn_adopt(conn, take_fd, is_socket, transport);
+    conn->short_read_drains = false; /* whatever has been done to it before */
     *ret_conn = conn;
     return 0;
 
@@ -263,17 +268,37 @@ static ssize_t try_write(const weir_conn *conn, const struct iovec *parts, int c
     return kernel->writev(kernel, conn->fd, parts, count);
 }
 
+/* Does a read of `n` bytes prove that nothing is left? Then what comes later makes an
+ * edge, and the next read need not ask the kernel to be told "not yet". */
+static bool shows_drained(const weir_conn *conn, ssize_t n, const struct iovec *parts, int count)
+{
+    size_t asked = 0;
+
+    if (!conn->short_read_drains || !conn->watched || n <= 0) return false;
+    if (pollable_beyond(conn->pollable)) return false;
+    for (int i = 0; i < count; i++) asked += parts[i].iov_len;
+    return (size_t)n < asked;
+}
+
 /* The caller has the claim and has called task_enter. A result that is there is
  * returned even if a cancel came at the same time: the next call sees that. */
 static ssize_t read_some(struct task *self, weir_conn *conn, const struct iovec *parts, int count)
 {
     for (;;) {
-        ssize_t n = try_read(conn, parts, count);
         int r;
-        if (n == -EINTR) continue;
-        if (n != -EAGAIN) return n;
+
+        if (!conn->drained) {
+            ssize_t n = try_read(conn, parts, count);
+            if (n == -EINTR) continue;
+            if (n != -EAGAIN) {
+                conn->drained = shows_drained(conn, n, parts, count);
+                return n;
+            }
+        }
         r = io_wait(self, conn->pollable, READY_IN, &wait_read);
         if (r < 0) return r;
+        conn->watched = true;
+        conn->drained = false;
     }
 }
 

@@ -22,12 +22,16 @@ struct weir_conn {
     enum weir_transport transport;
     io_claim reader; /* a task, or conn_idle_reader */
     io_claim writer;
+    /* Of the reader. */
+    bool short_read_drains; /* a read that stops short has taken all there was */
+    bool watched;           /* a read has waited: edges are reported from then on */
+    bool drained;           /* nothing is left, so the next read waits without trying */
 };
 
 /* Owns `reader` of a connection that an idle wait has. */
 extern const char conn_idle_reader[];
 
-/* On a worker. */
+/* Making: on a worker. */
 int conn_prepare(weir_conn **ret_conn);
 void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transport transport);
 /* Only before conn_adopt. */

@@ -49,6 +49,7 @@ static void idle_call(struct idle *idle)
     struct worker *worker = idle->belonging.worker;
 
     idle->state = IDLE_CALLING;
+    conn->drained = false; /* the edge that ended the wait is used up */
     io_claim_give_back(&conn->reader);
     callback_begin(worker);
     idle->on_ready(conn, idle->status, idle->arg);

@@ -37,6 +37,7 @@ enum choice {
 enum {
     READY_IN = 1,
     READY_OUT = 2,
+    READY_BEYOND = 4, /* there is more than data: the end, an error, or urgent data */
 };
 
 struct kernel_event {

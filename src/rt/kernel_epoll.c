@@ -102,7 +102,7 @@ static void epoll_queue_close(struct kernel_queue *queue)
 static int epoll_queue_watch(struct kernel_queue *queue, int fd, uint64_t tag)
 {
     assert(tag != TAG_INTERNAL);
-    return queue_add(queue, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, tag);
+    return queue_add(queue, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, tag);
 }
 
 static void epoll_queue_unwatch(struct kernel_queue *queue, int fd)
@@ -139,6 +139,7 @@ static uint32_t ready_of(uint32_t events)
 
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) ready |= READY_IN;
     if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) ready |= READY_OUT;
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI)) ready |= READY_BEYOND;
     return ready;
 }
 

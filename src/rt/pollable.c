@@ -76,6 +76,7 @@ int pollable_new(int fd, struct pollable **ret_pollable)
     pollable_lock(pollable);
     pollable->fd = fd;
     pollable->ready = 0;
+    atom_store(&pollable->beyond, false);
     pollable->home = NULL;
     pollable->callback = NULL;
     pollable_unlock(pollable);
@@ -232,6 +233,8 @@ void pollable_event(struct worker *worker, const struct kernel_event *event)
         pollable_unlock(pollable); /* of a former life */
         return;
     }
+    /* Before the wake-ups: who is woken sees it. */
+    if (event->ready & READY_BEYOND) atom_store(&pollable->beyond, true);
     for (unsigned i = 0; i < 2; i++) {
         unsigned direction = i == 0 ? READY_IN : READY_OUT;
         struct task *waiter = pollable->waiters[i];

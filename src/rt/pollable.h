@@ -15,6 +15,7 @@
 
 #include <weir/defs.h>
 
+#include "base/atomic.h"
 #include "rt/kernel.h"
 #include "rt/lock.h"
 
@@ -31,6 +32,7 @@ struct pollable {
     int fd;
     uint16_t generation;
     uint8_t ready;           /* READY_*: edges nobody has used yet */
+    ATOM(bool) beyond;       /* READY_BEYOND was reported; stays set */
     weir_runtime *runtime;
     struct worker *home;     /* NULL: not registered yet */
     struct task *waiters[2]; /* for in, for out */
@@ -57,6 +59,14 @@ int pollable_wait(struct pollable *pollable, unsigned direction, const struct wa
 int pollable_call_when_readable(struct pollable *pollable, pollable_fn fn, void *arg);
 /* Take that back. True: it will not be called. On the home worker. */
 bool pollable_call_off(struct pollable *pollable);
+
+/* Has an edge told of more than data? Then a read that stops short proves nothing: the
+ * end that came with the data makes no edge of its own. Edges that were used before
+ * are known here; one that was not will end the next wait. */
+static inline bool pollable_beyond(const struct pollable *pollable)
+{
+    return atom_load(&pollable->beyond);
+}
 
 /* For struct wait_kind; the object is the pollable. */
 bool pollable_abort(struct task *task, void *object);

@@ -148,7 +148,10 @@ SANITIZE_INLINE void sanitize_task_begin(struct sanitize_context *context, void 
     sanitize_unseen_end();
 #endif
 #if WEIR_TSAN
+    /* Made by whoever ran last here, after which it does not come for that. */
+    sanitize_unordered_begin();
     context->fiber = __tsan_create_fiber(0);
+    sanitize_unordered_end();
 #endif
     (void)context, (void)low, (void)bytes;
 }

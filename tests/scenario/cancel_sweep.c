@@ -75,8 +75,7 @@ static int play_calls(struct ledger *ledger)
     if (cancelled(r = weir_sleep(0))) return r;
     scope = open_bounded("calls", WEIR_FAIL_FAST, 1, WEIR_WAIT);
     r = weir_task_spawn(
-        scope,
-        &(weir_task_spec){.fn = return_argument, .arg = &result, .arg_bytes = sizeof result},
+        scope, &(weir_task_spec){.fn = return_argument, .arg = &result, .arg_bytes = sizeof result},
         &task);
     if (!cancelled(r)) {
         int got = 0;
@@ -223,8 +222,8 @@ static int play_belongings(struct ledger *ledger)
     weir_timer *timer = NULL;
     int fired = 0, r, closed;
 
-    r = weir_timer_open(
-        scope, &(weir_timer_spec){.name = "t", .on_fire = fire, .keep_arg = &fired}, &timer);
+    r = weir_timer_open(scope, &(weir_timer_spec){.name = "t", .on_fire = fire, .keep_arg = &fired},
+                        &timer);
     CHECK(r == 0 || r == WEIR_ECANCELED);
     if (r == 0) weir_timer_start(timer, 1);
     r = weir_postbox_open(

@@ -70,8 +70,8 @@ static int use_belongings(weir_scope *scope)
     ATOM(int) ran = 0;
     ATOM(int) *pointer = &ran;
 
-    r = weir_timer_open(
-        scope, &(weir_timer_spec){.name = "t", .on_fire = fire, .keep_arg = &fired}, &timer);
+    r = weir_timer_open(scope, &(weir_timer_spec){.name = "t", .on_fire = fire, .keep_arg = &fired},
+                        &timer);
     if (r < 0) return r;
     weir_timer_start(timer, 1);
     r = weir_postbox_open(

@@ -8,10 +8,10 @@ enum happening { ALL_WELL, ONE_FAILS, TWO_FAIL, CANCELLED };
 struct row {
     enum weir_failure_policy policy;
     enum happening happening;
-    int close;        /* what weir_scope_close returns */
-    int sibling;      /* what the sibling's long sleep returned */
-    int failures;     /* weir_scope_failures */
-    int starts;       /* of the first task */
+    int close;    /* what weir_scope_close returns */
+    int sibling;  /* what the sibling's long sleep returned */
+    int failures; /* weir_scope_failures */
+    int starts;   /* of the first task */
 };
 
 /* SUPERVISE allows one restart: the first failure is made good, the second is not. */
@@ -180,8 +180,7 @@ TEST_WITH(hundred_thousand_tasks_under_each_policy, .timeout_ms = 60000)
 {
     for (int policy = WEIR_FAIL_FAST; policy <= WEIR_SUPERVISE; policy++) {
         for (int workers = 1; workers <= 2; workers++) {
-            struct crowd crowd = {(enum weir_failure_policy)policy,
-                                  TEST_SANITIZED ? 5000 : 100000,
+            struct crowd crowd = {(enum weir_failure_policy)policy, TEST_SANITIZED ? 5000 : 100000,
                                   0};
 
             test_note("policy %d, %d workers", policy, workers);

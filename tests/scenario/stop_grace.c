@@ -18,12 +18,13 @@ static bool never_abort(struct task *task, void *object)
     return true;
 }
 
-static const struct wait_kind wait_work = {.name = "work", .takes_work = true, .abort = never_abort};
+static const struct wait_kind wait_work = {
+    .name = "work", .takes_work = true, .abort = never_abort};
 
 struct worker_note {
-    int took;       /* what the work-taking wait returned */
-    int other;      /* what a sleep of 50 ms returned after it */
-    int after;      /* what a sleep without end returned */
+    int took;  /* what the work-taking wait returned */
+    int other; /* what a sleep of 50 ms returned after it */
+    int after; /* what a sleep without end returned */
     enum weir_cause cause;
     int64_t cut_off_ns;
 };
@@ -121,9 +122,9 @@ static int stop_twice(void *arg)
     static const struct {
         int64_t first_ms, second_ms, end_ms;
     } rows[] = {
-        {1000, 100, 110},  /* the second is sooner */
-        {100, 1000, 100},  /* later: changes nothing */
-        {500, 0, 10},      /* now */
+        {1000, 100, 110}, /* the second is sooner */
+        {100, 1000, 100}, /* later: changes nothing */
+        {500, 0, 10},     /* now */
         {500, -5, 10},
     };
 

@@ -28,8 +28,8 @@ enum { STARTS_MAX = 64 };
 struct crasher {
     ATOM(int) starts;
     int64_t started_ns[STARTS_MAX];
-    int64_t lives_ms;   /* how long it runs before it fails */
-    int fails;          /* that often, then it succeeds */
+    int64_t lives_ms; /* how long it runs before it fails */
+    int fails;        /* that often, then it succeeds */
     int scratch;
 };
 
@@ -97,11 +97,9 @@ static int play_intensity(void *arg)
 TEST(restart_intensity_is_exact_at_its_limit_and_its_window_slides)
 {
     static const struct intensity rows[] = {
-        {3, 1000, 10, 3, 0, 4},     /* as many failures as restarts */
-        {3, 1000, 10, 4, -EIO, 4},  /* one more */
-        {3, 1000, 10, 50, -EIO, 4},
-        {1, 1000, 10, 1, 0, 2},
-        {1, 1000, 10, 2, -EIO, 2},
+        {3, 1000, 10, 3, 0, 4},    /* as many failures as restarts */
+        {3, 1000, 10, 4, -EIO, 4}, /* one more */
+        {3, 1000, 10, 50, -EIO, 4},     {1, 1000, 10, 1, 0, 2}, {1, 1000, 10, 2, -EIO, 2},
         {1, 1000, 999, 2, -EIO, 2},  /* the first restart is still inside */
         {1, 1000, 1000, 20, 0, 21},  /* it has just left the window */
         {3, 1000, 400, 20, 0, 21},   /* at most three in any 1000 ms: 400, 800, 1200 */

@@ -375,6 +375,268 @@ IO_TEST(both_sides_have_an_address_and_small_pieces_are_not_held_back)
     return 0;
 }
 
+/* ---- A read that stops short ---- */
+
+static struct kernel counting_kernel;
+static ATOM(int) recv_calls;
+
+static ssize_t counting_recv(const struct kernel *kernel, int fd, void *data, size_t bytes,
+                             int flags)
+{
+    (void)atom_add(&recv_calls, 1);
+    return kernel_epoll.recv(kernel, fd, data, bytes, flags);
+}
+
+struct echo_end {
+    weir_conn *conn;
+    int rounds;
+};
+
+static int answer_rounds(void *arg)
+{
+    const struct echo_end *end = arg;
+    char data[100];
+
+    for (int i = 0; i < end->rounds; i++) {
+        ssize_t n = weir_conn_read(end->conn, data, sizeof data);
+        if (n <= 0) return n < 0 ? (int)n : WEIR_ECLOSED;
+        n = weir_conn_write(end->conn, data, (size_t)n);
+        if (n < 0) return (int)n;
+    }
+    return 0;
+}
+
+static void ask(weir_conn *conn)
+{
+    char byte = 'a';
+
+    CHECK_INT(send(weir_conn_fd(conn), &byte, 1, 0), ==, 1);
+    CHECK_INT(weir_conn_read(conn, &byte, 1), ==, 1); /* not short: always tried */
+}
+
+static int count_reads(void *arg)
+{
+    enum { ROUNDS = 50 };
+    weir_conn *client, *server;
+    int r;
+
+    (void)arg;
+    io_test_pair(&client, &server);
+    server->short_read_drains = true; /* this table does not shorten anything */
+    atom_store(&recv_calls, 0);
+    IO_SCOPE(scope, &r)
+    {
+        struct echo_end end = {server, ROUNDS};
+        CHECK_OK(weir_spawn(scope, answer_rounds, &end, sizeof end));
+        CHECK_OK(weir_yield());
+        for (int i = 0; i < ROUNDS; i++) ask(client);
+    }
+    CHECK_OK(r);
+    /* The client tries twice each time. The server tries twice at first; after that once
+     * each time, and once more for an edge that it had used already. */
+    CHECK_INT(atom_load(&recv_calls), <=, 2 * ROUNDS + ROUNDS + 10);
+    weir_conn_close(client);
+    weir_conn_close(server);
+    return 0;
+}
+
+TEST(after_a_short_read_the_next_one_waits_without_trying)
+{
+    counting_kernel = kernel_epoll;
+    counting_kernel.recv = counting_recv;
+    kernel_override(&counting_kernel);
+    CHECK_OK(io_test_run(count_reads));
+    kernel_override(NULL);
+}
+
+/* A task reads until the end or an error; what it got, and how it ended. */
+struct reading {
+    weir_conn *conn;
+    int reads;
+    char text[16];
+    ssize_t last;
+    bool drained; /* after the first read */
+};
+
+static int read_to_the_end(void *arg)
+{
+    struct reading *reading = *(struct reading **)arg;
+    char data[16];
+    size_t bytes = 0;
+
+    do {
+        reading->last = weir_conn_read(reading->conn, data, sizeof data);
+        if (reading->reads++ == 0) reading->drained = reading->conn->drained;
+        if (reading->last <= 0) break;
+        memcpy(reading->text + bytes, data, (size_t)reading->last);
+        bytes += (size_t)reading->last;
+    } while (bytes < sizeof reading->text - 1);
+    return 0;
+}
+
+enum arrival { NOTHING, DATA, END, RESET, URGENT };
+
+static void arrive(weir_conn *client, enum arrival what)
+{
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    int fd = weir_conn_fd(client);
+
+    switch (what) {
+    case NOTHING: break;
+    case DATA: CHECK_INT(send(fd, "d", 1, 0), ==, 1); break;
+    case END: CHECK_INT(shutdown(fd, SHUT_WR), ==, 0); break;
+    case RESET:
+        CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), ==, 0);
+        /* Disconnecting sends the reset and keeps the descriptor. */
+        CHECK_INT(connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)),
+                  ==, 0);
+        break;
+    case URGENT:
+        CHECK_INT(send(fd, "u", 1, MSG_OOB), ==, 1);
+        CHECK_INT(send(fd, "v", 1, 0), ==, 1);
+        break;
+    }
+}
+
+/* The reader waits; `with` comes in one edge with a first byte; `later` comes when that
+ * was read and nobody waits, or when the reader waits again. */
+static void read_arrivals(struct reading *reading, enum arrival with, enum arrival later, bool last)
+{
+    weir_conn *client, *server;
+    int r;
+
+    memset(reading, 0, sizeof *reading);
+    io_test_pair(&client, &server);
+    reading->conn = server;
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, read_to_the_end, &reading, sizeof reading));
+        CHECK_OK(weir_yield());
+        arrive(client, DATA);
+        arrive(client, with);
+        while (reading->reads == 0) CHECK_OK(weir_sleep(1));
+        arrive(client, later);
+        if (last) arrive(client, END);
+    }
+    CHECK_OK(r);
+    weir_conn_close(client);
+    weir_conn_close(server);
+}
+
+IO_TEST(what_comes_after_a_short_read_is_never_missed)
+{
+    struct reading reading;
+
+    test_note("data, later the end");
+    read_arrivals(&reading, NOTHING, END, false);
+    CHECK(reading.drained);
+    CHECK_STR(reading.text, "d");
+    CHECK_INT(reading.last, ==, 0);
+    test_note("data, later data, then the end");
+    read_arrivals(&reading, NOTHING, DATA, true);
+    CHECK(reading.drained);
+    CHECK_STR(reading.text, "dd");
+    CHECK_INT(reading.last, ==, 0);
+    test_note("data, later a reset");
+    read_arrivals(&reading, NOTHING, RESET, false);
+    CHECK(reading.drained);
+    CHECK_STR(reading.text, "d");
+    CHECK_INT(reading.last, ==, -ECONNRESET);
+    return 0;
+}
+
+/* One edge for both: no other one follows. */
+IO_TEST(what_comes_in_one_edge_with_the_data_is_never_missed)
+{
+    struct reading reading;
+
+    test_note("data with the end");
+    read_arrivals(&reading, END, NOTHING, false);
+    CHECK(!reading.drained);
+    CHECK_STR(reading.text, "d");
+    CHECK_INT(reading.last, ==, 0);
+    test_note("data with a reset");
+    read_arrivals(&reading, RESET, NOTHING, false);
+    CHECK(!reading.drained);
+    CHECK_INT(reading.last, ==, -ECONNRESET);
+    test_note("data around urgent data");
+    read_arrivals(&reading, URGENT, NOTHING, true);
+    CHECK(!reading.drained);
+    CHECK_STR(reading.text, "dv");
+    CHECK_INT(reading.last, ==, 0);
+    return 0;
+}
+
+static int write_byte(void *arg)
+{
+    ssize_t n = weir_conn_write(*(weir_conn **)arg, "y", 1);
+    return n < 0 ? (int)n : 0;
+}
+
+/* The edge comes when nobody waits, and is remembered. */
+IO_TEST(an_edge_between_two_reads_ends_the_wait_of_the_second)
+{
+    weir_conn *client, *server;
+    char data[16];
+    int r;
+
+    io_test_pair(&client, &server);
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, write_byte, &client, sizeof client));
+        CHECK_INT(weir_conn_read(server, data, sizeof data), ==, 1);
+        CHECK(server->drained);
+        for (int i = 0; i < 3; i++) {
+            CHECK_INT(weir_conn_write(client, "z", 1), ==, 1);
+            CHECK_OK(i == 1 ? weir_sleep(1) : weir_checkpoint());
+            CHECK_INT(weir_conn_read(server, data, sizeof data), ==, 1);
+        }
+        CHECK_INT(weir_conn_write(client, "abc", 3), ==, 3);
+        CHECK_OK(weir_sleep(1));
+        CHECK_INT(weir_conn_read(server, data, 2), ==, 2);
+        CHECK(!server->drained);
+        CHECK_INT(weir_conn_read(server, data, 2), ==, 1);
+    }
+    CHECK_OK(r);
+    weir_conn_close(client);
+    weir_conn_close(server);
+    return 0;
+}
+
+static void idle_over(weir_conn *conn, int status, void *arg)
+{
+    (void)conn;
+    atom_store((ATOM(int) *)arg, status);
+}
+
+IO_TEST(a_drained_connection_may_wait_without_a_task)
+{
+    weir_conn *client, *server;
+    char data[16];
+    static ATOM(int) status;
+    int r;
+
+    atom_store(&status, 99);
+    io_test_pair(&client, &server);
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, write_byte, &client, sizeof client));
+        CHECK_INT(weir_conn_read(server, data, sizeof data), ==, 1);
+        CHECK(server->drained);
+        CHECK_OK(weir_conn_idle(
+            scope, server,
+            &(weir_idle_spec){.on_ready = idle_over, .keep_arg = &status, .idle_ms = 10000}));
+        CHECK_INT(weir_conn_write(client, "z", 1), ==, 1);
+        while (atom_load(&status) == 99) CHECK_OK(weir_sleep(1));
+        CHECK_INT(weir_conn_read(server, data, sizeof data), ==, 1);
+    }
+    CHECK_OK(r);
+    CHECK_INT(atom_load(&status), ==, 0);
+    weir_conn_close(client);
+    weir_conn_close(server);
+    return 0;
+}
+
 /* ---- Outside a task ---- */
 
 TEST(calls_outside_a_runtime_are_refused)

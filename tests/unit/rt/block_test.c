@@ -253,9 +253,7 @@ static int shielded(void *arg)
     /* With nothing outside to be shielded from, its bound is a deadline of its own. */
     WEIR_SHIELD(5) CHECK_INT(weir_sleep(6), ==, WEIR_ETIMEDOUT);
     WEIR_DEADLINE(10) {
-        WEIR_SHIELD(100) {
-            CHECK_OK(weir_sleep(50)); /* beyond the deadline outside */
-        }
+        WEIR_SHIELD(100) { CHECK_OK(weir_sleep(50)); /* beyond the deadline outside */ }
         CHECK_INT(weir_yield(), ==, WEIR_ETIMEDOUT);
     }
     return 0;
@@ -323,8 +321,8 @@ static int cancel_shielded(void *arg)
     } shared = {0};
     void *pointer = &shared;
     weir_scope *scope = open_scope("shielded", WEIR_FAIL_FAST);
-    weir_task task = spawn_at(scope, weir_worker_count() - 1, "s", shield_then_wait, &pointer,
-                              sizeof pointer);
+    weir_task task =
+        spawn_at(scope, weir_worker_count() - 1, "s", shield_then_wait, &pointer, sizeof pointer);
 
     (void)arg;
     await_flag(&shared.shielded);
@@ -481,6 +479,7 @@ TEST(misused_block_aborts_with_a_sentence_that_names_its_place)
     CHECK_MISUSE(reasonless, ": say why this may wait for ever");
     CHECK_MISUSE(block_with_open_scope, "the block at tests/unit/rt/block_test.c:");
     CHECK_MISUSE(block_with_open_scope, " is left while scope 'left open' opened at ");
-    CHECK_MISUSE(returned_in_block, "task 'main' returned 3 with WEIR_DEADLINE at main.c:1 still open");
+    CHECK_MISUSE(returned_in_block,
+                 "task 'main' returned 3 with WEIR_DEADLINE at main.c:1 still open");
     CHECK_ABORTS(outside, NULL, " is outside a task: blocks belong to tasks");
 }

@@ -180,7 +180,7 @@ TEST(queue_reports_a_half_close_as_input_and_a_hang_up_as_both)
     CHECK_INT(wait_one(queue, 1) & READY_IN, ==, READY_IN);
     CHECK_INT(k->recv(k, fds[0], &byte, 1, 0), ==, 0);
     CHECK_INT(k->close(k, fds[1]), ==, 0);
-    CHECK_INT(wait_one(queue, 1), ==, READY_IN | READY_OUT);
+    CHECK_INT(wait_one(queue, 1), ==, READY_IN | READY_OUT | READY_BEYOND);
     CHECK_INT(k->close(k, fds[0]), ==, 0);
     k->queue_close(queue);
 }

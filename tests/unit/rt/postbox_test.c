@@ -9,8 +9,8 @@ static weir_postbox *open_box(weir_scope *scope, size_t capacity)
     weir_postbox *box = NULL;
 
     CHECK_OK(weir_postbox_open(
-        scope,
-        &(weir_postbox_spec){.name = "box", .capacity = capacity, .overflow = WEIR_REJECT}, &box));
+        scope, &(weir_postbox_spec){.name = "box", .capacity = capacity, .overflow = WEIR_REJECT},
+        &box));
     return box;
 }
 
@@ -141,8 +141,7 @@ static int fill(void *arg)
 
     (void)arg;
     for (int round = 1; round <= 3; round++) {
-        for (int i = 0; i < 3; i++)
-            CHECK_OK(weir_post(box, count_one, &pointer, sizeof pointer));
+        for (int i = 0; i < 3; i++) CHECK_OK(weir_post(box, count_one, &pointer, sizeof pointer));
         CHECK_INT(weir_post(box, count_one, &pointer, sizeof pointer), ==, WEIR_EOVERLOAD);
         while (ran < 3 * round) CHECK_OK(weir_sleep(0));
     }
@@ -211,10 +210,10 @@ static int post_and_cancel(void *arg)
     for (int i = 0; i < 10; i++)
         CHECK_OK(weir_post(box, expect_cancelled, &pointer, sizeof pointer));
     weir_scope_cancel(scope, 0, "with posts queued");
-    CHECK_INT(weir_postbox_open(scope,
-                                &(weir_postbox_spec){
-                                    .name = "late", .capacity = 1, .overflow = WEIR_REJECT},
-                                &refused),
+    CHECK_INT(weir_postbox_open(
+                  scope,
+                  &(weir_postbox_spec){.name = "late", .capacity = 1, .overflow = WEIR_REJECT},
+                  &refused),
               ==, WEIR_ECANCELED);
     CHECK_OK(weir_scope_close(scope));
     CHECK_INT(ran, ==, 10);

@@ -271,8 +271,7 @@ TEST(embedded_runtime_becomes_readable_by_posts)
 
     CHECK_OK(weir_postbox_open(
         weir_runtime_scope(runtime),
-        &(weir_postbox_spec){.name = "box", .capacity = 4, .overflow = WEIR_REJECT},
-        &poster.box));
+        &(weir_postbox_spec){.name = "box", .capacity = 4, .overflow = WEIR_REJECT}, &poster.box));
     CHECK_INT(turn_while_readable(runtime), <=, 0);
     for (int i = 1; i <= 20; i++) {
         pthread_t thread;
@@ -305,12 +304,11 @@ TEST(closing_an_embedded_runtime_cancels_and_runs_its_tasks_to_their_end)
     ATOM(int) *pointer = &cleaned;
 
     for (int i = 0; i < 50; i++)
-        CHECK_OK(weir_spawn(weir_runtime_scope(runtime), cleanup_and_count, &pointer,
-                            sizeof pointer));
+        CHECK_OK(
+            weir_spawn(weir_runtime_scope(runtime), cleanup_and_count, &pointer, sizeof pointer));
     CHECK_INT(turn_while_readable(runtime), ==, 50);
     /* One that has not started yet. */
-    CHECK_OK(
-        weir_spawn(weir_runtime_scope(runtime), cleanup_and_count, &pointer, sizeof pointer));
+    CHECK_OK(weir_spawn(weir_runtime_scope(runtime), cleanup_and_count, &pointer, sizeof pointer));
     CHECK_OK(weir_runtime_close(runtime));
     CHECK_INT(cleaned, ==, 51);
 }

@@ -238,8 +238,7 @@ static int posts_among_hogs(void *arg)
 
     (void)arg;
     CHECK_OK(weir_postbox_open(
-        table.scope,
-        &(weir_postbox_spec){.name = "box", .capacity = 4, .overflow = WEIR_REJECT},
+        table.scope, &(weir_postbox_spec){.name = "box", .capacity = 4, .overflow = WEIR_REJECT},
         &foreign.box));
     start_hogs(&table);
     CHECK_INT(pthread_create(&thread, NULL, post_one_by_one, &foreign), ==, 0);
@@ -310,8 +309,7 @@ static int descriptors_among_hogs(void *arg)
     CHECK_OK(weir_spawn(table.scope, play_ping_pong,
                         (&(struct pipes){&table, back[0], there[1], true}), sizeof(struct pipes)));
     CHECK_OK(weir_spawn(table.scope, play_ping_pong,
-                        (&(struct pipes){&table, there[0], back[1], false}),
-                        sizeof(struct pipes)));
+                        (&(struct pipes){&table, there[0], back[1], false}), sizeof(struct pipes)));
     CHECK_OK(weir_scope_close(table.scope));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(kernel->close(kernel, there[i]));

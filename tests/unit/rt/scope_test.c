@@ -273,7 +273,8 @@ static int cancel_waiting_spawners(void *arg)
 
     (void)arg;
     CHECK_OK(weir_spawn(full, sleep_until_cancelled, NULL, 0));
-    for (int i = 0; i < 3; i++) tasks[i] = spawn_task(spawners, "s", spawn_into, &full, sizeof full);
+    for (int i = 0; i < 3; i++)
+        tasks[i] = spawn_task(spawners, "s", spawn_into, &full, sizeof full);
     for (int i = 0; i < 3; i++) CHECK_OK(weir_yield());
     CHECK_OK(weir_task_cancel(tasks[1], "this one first"));
     CHECK_OK(weir_task_join(tasks[1], &result));
@@ -315,12 +316,11 @@ static void spawn_later(weir_scope *scope, const char *name, int ms, int result)
         int result;
     } given = {ms, result};
 
-    CHECK_OK(weir_task_spawn(scope,
-                             &(weir_task_spec){.fn = sleep_and_return,
-                                               .arg = &given,
-                                               .arg_bytes = sizeof given,
-                                               .name = name},
-                             NULL));
+    CHECK_OK(weir_task_spawn(
+        scope,
+        &(weir_task_spec){
+            .fn = sleep_and_return, .arg = &given, .arg_bytes = sizeof given, .name = name},
+        NULL));
 }
 
 static int list_failures(void *arg)
@@ -737,7 +737,8 @@ static void run_misuse(void *arg)
 TEST(misused_scope_aborts_with_a_sentence_that_names_both_places)
 {
     CHECK_MISUSE(closed_by_another_task, "scope 'mine' was opened by task 'main' at ");
-    CHECK_MISUSE(closed_by_another_task, " and is closed by task 'thief' at tests/unit/rt/scope_test");
+    CHECK_MISUSE(closed_by_another_task,
+                 " and is closed by task 'thief' at tests/unit/rt/scope_test");
     CHECK_MISUSE(closed_out_of_order, "scope 'outer' opened at ");
     CHECK_MISUSE(closed_out_of_order, ", but scope 'inner' opened at ");
     CHECK_MISUSE(closed_inside_a_block, ", but WEIR_DEADLINE at tests/unit/rt/scope_test.c:");

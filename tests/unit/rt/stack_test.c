@@ -87,14 +87,16 @@ TEST(credit_is_good_for_a_stack_also_when_other_workers_keep_theirs)
     CHECK_OK(stack_credit_take(&pool, 0, STACK_CACHE_MAX + 1));
     for (int i = 0; i < STACK_CACHE_MAX; i++) stacks[i] = stack_take(&pool, &other, 0);
     leaving = stack_take(&pool, &other, 0); /* its task has ended, it is in no cache yet */
-    for (int i = 0; i < STACK_CACHE_MAX; i++) stack_return(&pool, &other, stacks[i], stacks[i]->size_class);
+    for (int i = 0; i < STACK_CACHE_MAX; i++)
+        stack_return(&pool, &other, stacks[i], stacks[i]->size_class);
     stack_credit_return(&pool, 0, STACK_CACHE_MAX + 1);
     CHECK_OK(stack_credit_take(&pool, 0, 2 * STACK_SLAB_COUNT));
     for (int i = 0; i < 2 * STACK_SLAB_COUNT; i++) {
         stacks[i] = stack_take(&pool, &cache, 0);
         CHECK(stacks[i] != NULL);
     }
-    for (int i = 0; i < 2 * STACK_SLAB_COUNT; i++) stack_return(&pool, &cache, stacks[i], stacks[i]->size_class);
+    for (int i = 0; i < 2 * STACK_SLAB_COUNT; i++)
+        stack_return(&pool, &cache, stacks[i], stacks[i]->size_class);
     stack_return(&pool, &other, leaving, leaving->size_class);
     stack_credit_return(&pool, 0, 2 * STACK_SLAB_COUNT);
     stack_cache_flush(&pool, &other);
@@ -280,13 +282,9 @@ TEST(runtimes_max_tasks_is_exact_and_recovers)
         int max_tasks;
         struct cap cap;
     } rows[] = {
-        {1, 10, {-1, 9, 0}},
-        {1, 1, {-1, 0, 0}},
-        {1, 700, {-1, 699, 0}},
-        {2, 10, {-1, 9, 0}},
-        {2, 10, {1, 9, 0}}, /* they end on the other worker */
-        {2, 700, {1, 699, 0}},
-        {1, 10, {-1, 9, 256 * 1024}}, /* of another class than the default */
+        {1, 10, {-1, 9, 0}},         {1, 1, {-1, 0, 0}},           {1, 700, {-1, 699, 0}},
+        {2, 10, {-1, 9, 0}},         {2, 10, {1, 9, 0}}, /* they end on the other worker */
+        {2, 700, {1, 699, 0}},       {1, 10, {-1, 9, 256 * 1024}}, /* of another class than the default */
         {2, 10, {1, 9, 256 * 1024}},
     };
 
@@ -294,9 +292,9 @@ TEST(runtimes_max_tasks_is_exact_and_recovers)
         struct cap cap = rows[i].cap;
 
         test_note("row %zu", i);
-        CHECK_OK(weir_run(&(weir_config){.workers = rows[i].workers,
-                                         .max_tasks = (size_t)rows[i].max_tasks},
-                          reach_the_cap, &cap));
+        CHECK_OK(weir_run(
+            &(weir_config){.workers = rows[i].workers, .max_tasks = (size_t)rows[i].max_tasks},
+            reach_the_cap, &cap));
     }
 }
 
@@ -306,7 +304,7 @@ static int end_without_memory(void *arg)
 {
     int others = *(int *)arg;
     ATOM(int) one = 0, all = 0;
-    ATOM(int) *pointers[2] = {&one, &all};
+    ATOM(int) * pointers[2] = {&one, &all};
     weir_scope *scope = open_scope("ending", WEIR_FAIL_FAST);
     weir_task task = {NULL, 0};
 
@@ -333,8 +331,8 @@ TEST(task_with_a_stack_of_another_class_ends_without_memory)
     test_kernel_install();
     for (int others = 1; others <= 140; others++) {
         test_note("%d others", others);
-        CHECK_OK(weir_run(&(weir_config){.workers = 1, .max_tasks = 500}, end_without_memory,
-                          &others));
+        CHECK_OK(
+            weir_run(&(weir_config){.workers = 1, .max_tasks = 500}, end_without_memory, &others));
     }
 }
 

@@ -81,11 +81,10 @@ static inline int run_logged(int workers, enum weir_log_level level, struct capt
                              weir_task_fn fn, void *arg)
 {
     *capture = (struct capture){.mutex = PTHREAD_MUTEX_INITIALIZER};
-    return weir_run(&(weir_config){.workers = workers,
-                                   .log = capture_record,
-                                   .log_arg = capture,
-                                   .log_level = level},
-                    fn, arg);
+    return weir_run(
+        &(weir_config){
+            .workers = workers, .log = capture_record, .log_arg = capture, .log_level = level},
+        fn, arg);
 }
 
 static inline weir_scope *open_bounded(const char *name, enum weir_failure_policy on_failure,
@@ -93,11 +92,10 @@ static inline weir_scope *open_bounded(const char *name, enum weir_failure_polic
 {
     weir_scope *scope = NULL;
 
-    CHECK_OK(weir_scope_open(&(weir_scope_spec){.name = name,
-                                                .on_failure = on_failure,
-                                                .max_tasks = max_tasks,
-                                                .overflow = overflow},
-                             &scope));
+    CHECK_OK(weir_scope_open(
+        &(weir_scope_spec){
+            .name = name, .on_failure = on_failure, .max_tasks = max_tasks, .overflow = overflow},
+        &scope));
     return scope;
 }
 

@@ -107,12 +107,11 @@ static int spawn_here(void *arg)
     weir_scope *scope = open_scope("later", WEIR_FAIL_FAST);
 
     (void)arg;
-    CHECK_OK(weir_task_spawn(scope,
-                             &(weir_task_spec){.fn = set_flag,
-                                               .arg = &pointer,
-                                               .arg_bytes = sizeof pointer,
-                                               .place = WEIR_PLACE_HERE},
-                             NULL));
+    CHECK_OK(weir_task_spawn(
+        scope,
+        &(weir_task_spec){
+            .fn = set_flag, .arg = &pointer, .arg_bytes = sizeof pointer, .place = WEIR_PLACE_HERE},
+        NULL));
     CHECK_INT(atom_load(&ran), ==, 0);
     CHECK_OK(weir_yield());
     CHECK_INT(atom_load(&ran), ==, 1);
@@ -353,12 +352,11 @@ static int two_joiners(void *arg)
     int result = 0;
 
     (void)arg;
-    CHECK_OK(weir_task_spawn(scope,
-                             &(weir_task_spec){.fn = join_given,
-                                               .arg = &task,
-                                               .arg_bytes = sizeof task,
-                                               .place = WEIR_PLACE_HERE},
-                             NULL));
+    CHECK_OK(weir_task_spawn(
+        scope,
+        &(weir_task_spec){
+            .fn = join_given, .arg = &task, .arg_bytes = sizeof task, .place = WEIR_PLACE_HERE},
+        NULL));
     CHECK_OK(weir_yield());
     CHECK_INT(weir_task_join(task, &result), ==, WEIR_EINUSE);
     atom_store(&go, 1);
@@ -595,10 +593,9 @@ static int cancel_unstarted(void *arg)
     weir_task task;
 
     (void)arg;
-    CHECK_OK(weir_task_spawn(scope,
-                             &(weir_task_spec){.fn = expect_cancelled_from_the_start,
-                                               .place = WEIR_PLACE_HERE},
-                             &task));
+    CHECK_OK(weir_task_spawn(
+        scope, &(weir_task_spec){.fn = expect_cancelled_from_the_start, .place = WEIR_PLACE_HERE},
+        &task));
     CHECK_OK(weir_task_cancel(task, "before it began"));
     return weir_scope_close(scope);
 }
@@ -712,7 +709,7 @@ TEST(why_is_the_tasks_own_sentence_and_empty_before_the_first)
 static int take_turns(void *arg)
 {
     struct {
-        ATOM(int) *order;
+        ATOM(int) * order;
         int id;
     } *given = arg;
 
@@ -732,7 +729,7 @@ static int yield_round(void *arg)
     (void)arg;
     for (int i = 0; i < 4; i++) {
         struct {
-            ATOM(int) *order;
+            ATOM(int) * order;
             int id;
         } given = {&turns, i};
 

@@ -8,11 +8,11 @@
 struct firing {
     int count;
     int64_t at_ns[16];
-    int limit;        /* the callback starts its timer again until then */
+    int limit; /* the callback starts its timer again until then */
     int64_t again_ms;
-    bool close;       /* the callback closes its timer */
+    bool close;        /* the callback closes its timer */
     weir_timer *other; /* the callback stops it */
-    int suspended;    /* what a suspending call said in the callback */
+    int suspended;     /* what a suspending call said in the callback */
 };
 
 static void fire(weir_timer *timer, void *arg)
@@ -139,8 +139,7 @@ static int fire_in_order(void *arg)
 
         ordered[i] = (struct ordered){order, &count, i};
         CHECK_OK(weir_timer_open(
-            scope,
-            &(weir_timer_spec){.name = "o", .on_fire = note_order, .keep_arg = &ordered[i]},
+            scope, &(weir_timer_spec){.name = "o", .on_fire = note_order, .keep_arg = &ordered[i]},
             &timer));
         weir_timer_start(timer, after_ms[i]);
     }
@@ -213,7 +212,7 @@ static int spawned_by_timer(void *arg)
 
 struct spawning {
     weir_scope *scope;
-    ATOM(int) *ran;
+    ATOM(int) * ran;
     int result;
 };
 
@@ -235,8 +234,7 @@ static int spawn_from_callback(void *arg)
 
     (void)arg;
     CHECK_OK(weir_timer_open(
-        scope,
-        &(weir_timer_spec){.name = "s", .on_fire = fire_and_spawn, .keep_arg = &spawning},
+        scope, &(weir_timer_spec){.name = "s", .on_fire = fire_and_spawn, .keep_arg = &spawning},
         &timer));
     weir_timer_start(timer, 1);
     CHECK_OK(weir_sleep(5));
@@ -282,8 +280,7 @@ static int start_remote_timers(void *arg)
 
         CHECK_OK(weir_timer_open(
             remote->scope,
-            &(weir_timer_spec){.name = "r", .on_fire = count_remote, .keep_arg = remote},
-            &timer));
+            &(weir_timer_spec){.name = "r", .on_fire = count_remote, .keep_arg = remote}, &timer));
         weir_timer_start(timer, 0);
     }
     return 0;
