@@ -33,9 +33,6 @@
 #define WEIR_STRINGIZE(x) WEIR_STRINGIZE_(x)
 #define WEIR_HERE (__FILE__ ":" WEIR_STRINGIZE(__LINE__))
 
-#define WEIR_PASTE_(a, b) a##b
-#define WEIR_PASTE(a, b) WEIR_PASTE_(a, b)
-
 WEIR_BEGIN
 
 /* With clang -Wthread-safety, code that holds a short lock also holds this

@@ -13,7 +13,7 @@
 WEIR_BEGIN
 
 enum weir_error {
-    WEIR_ECANCELED = -4097,   /* the scope is cancelled: clean up and return (weir_cause says why) */
+    WEIR_ECANCELED = -4097,   /* the scope is cancelled: clean up and return (weir_cause) */
     WEIR_ETIMEDOUT = -4098,   /* this block's own deadline has passed */
     WEIR_ECLOSED = -4099,     /* the other side, or the object itself, is closed */
     WEIR_EOVERLOAD = -4100,   /* a bound is reached and its policy is to reject */

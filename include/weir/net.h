@@ -96,8 +96,7 @@ WEIR_SUSPENDS ssize_t weir_conn_readv(weir_conn *conn, const struct iovec *parts
  * Cancel: nothing moved. Errors: the kernel's (-EPIPE, -ECONNRESET; no signal),
  * WEIR_EINUSE. */
 WEIR_SUSPENDS ssize_t weir_conn_write(weir_conn *conn, const void *data, size_t bytes);
-WEIR_SUSPENDS ssize_t weir_conn_writev(weir_conn *conn, const struct iovec *parts,
-                                       int parts_count);
+WEIR_SUSPENDS ssize_t weir_conn_writev(weir_conn *conn, const struct iovec *parts, int parts_count);
 
 /* weir_conn_send_all - all bytes, or an error. Cancel: progress returned:
  * `ret_sent` (may be NULL) is always written and says how many bytes the kernel
@@ -141,7 +140,7 @@ typedef void (*weir_idle_fn)(weir_conn *conn, int status, void *keep_arg);
 typedef struct weir_idle_spec {
     weir_idle_fn on_ready; /* must be said */
     void *keep_arg;
-    int64_t idle_ms;       /* must be said; WEIR_FOREVER needs no_deadline */
+    int64_t idle_ms;         /* must be said; WEIR_FOREVER needs no_deadline */
     const char *no_deadline; /* the reason why it may wait for ever */
 } weir_idle_spec;
 

@@ -44,7 +44,8 @@ WEIR_API void weir_postbox_unref(weir_postbox *box);
 
 /* weir_post(box, fn, &value, sizeof value) - run fn(copy of value) as a task of
  * the scope. Any thread; never blocks beyond a short lock, never suspends.
- * Errors: WEIR_EOVERLOAD (full), WEIR_ECLOSED (the scope has ended), -ENOMEM. */
+ * Errors: WEIR_EOVERLOAD (full), WEIR_ECLOSED (the scope has ended), -ENOMEM,
+ * WEIR_ENOTASK (in a forked process). */
 WEIR_API WEIR_MUST_USE int weir_post_named(weir_postbox *box, const char *name, weir_task_fn fn,
                                            const void *arg, size_t arg_bytes);
 #define weir_post(box, fn, arg, arg_bytes) weir_post_named((box), #fn, (fn), (arg), (arg_bytes))

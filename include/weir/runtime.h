@@ -39,20 +39,20 @@ enum weir_signals {
 
 /* The members of a configuration, all optional: zero means the named default. */
 typedef struct weir_config {
-    const char *name;             /* of the root scope; default "root" */
-    int workers;                  /* default: the cores this process may use (affinity, cgroup) */
-    unsigned signals;             /* of enum weir_signals */
-    int64_t drain_ms;             /* budget of a stop by signal; WEIR_DRAIN_MS_DEFAULT */
-    size_t stack_bytes;           /* of a task's stack; WEIR_STACK_BYTES_DEFAULT */
-    size_t max_tasks;             /* of the whole runtime; default: what the guard pages allow.
+    const char *name;    /* of the root scope; default "root" */
+    int workers;         /* default: the cores this process may use (affinity, cgroup) */
+    unsigned signals;    /* of enum weir_signals */
+    int64_t drain_ms;    /* budget of a stop by signal; WEIR_DRAIN_MS_DEFAULT */
+    size_t stack_bytes;  /* of a task's stack; WEIR_STACK_BYTES_DEFAULT */
+    size_t max_tasks;    /* of the whole runtime; default: what the guard pages allow.
                                      Exact below WEIR_TASKS_EXACT_MAX per worker; above that
                                      up to 128 per worker may lie unused */
-    const char *backend;          /* "epoll"; default: the best that works here */
+    const char *backend; /* "epoll"; default: the best that works here */
     enum weir_log_level log_level;
-    weir_log_fn log;              /* default: one line each to standard error */
+    weir_log_fn log; /* default: one line each to standard error */
     void *log_arg;
-    int blocking_threads_max;     /* for file calls, and as many for name look-ups */
-    size_t blocking_queue_max;    /* calls waiting for such a thread; more are rejected */
+    int blocking_threads_max;  /* for file calls, and as many for name look-ups */
+    size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected */
 } weir_config;
 
 /* weir_config_init - set every member to "not said". */

@@ -50,15 +50,15 @@ typedef struct weir_restart {
 
 /* name, on_failure, max_tasks and overflow must be said. */
 typedef struct weir_scope_spec {
-    const char *name;                    /* copied, at most 63 bytes */
+    const char *name; /* copied, at most 63 bytes */
     enum weir_failure_policy on_failure;
-    size_t max_tasks;                    /* alive at one time */
-    enum weir_overflow overflow;         /* WEIR_WAIT or WEIR_REJECT */
-    int64_t deadline_ms;                 /* from now; 0: that of the enclosing block */
-    weir_restart restart;                /* with WEIR_SUPERVISE only */
-    enum weir_place place;               /* of its tasks; default WEIR_ANYWHERE */
-    size_t stack_bytes;                  /* of its tasks; default: the runtime's */
-    size_t failures_kept;                /* for weir_scope_failures; WEIR_FAILURES_KEPT_DEFAULT */
+    size_t max_tasks;            /* alive at one time */
+    enum weir_overflow overflow; /* WEIR_WAIT or WEIR_REJECT */
+    int64_t deadline_ms;         /* from now; 0: that of the enclosing block */
+    weir_restart restart;        /* with WEIR_SUPERVISE only */
+    enum weir_place place;       /* of its tasks; default WEIR_ANYWHERE */
+    size_t stack_bytes;          /* of its tasks; default: the runtime's */
+    size_t failures_kept;        /* for weir_scope_failures; WEIR_FAILURES_KEPT_DEFAULT */
 } weir_scope_spec;
 
 /* weir_scope_spec_init - set every member to "not said". */
@@ -71,8 +71,7 @@ static inline void weir_scope_spec_init(weir_scope_spec *spec)
  * innermost block. Errors: WEIR_EREFUSED (weir_why), WEIR_ENOTASK, -ENOMEM.
  * Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_scope_open_at(const char *where, size_t spec_bytes,
-                                              const weir_scope_spec *spec,
-                                              weir_scope **ret_scope);
+                                              const weir_scope_spec *spec, weir_scope **ret_scope);
 #define weir_scope_open(...) weir_scope_open_at(WEIR_HERE, sizeof(weir_scope_spec), __VA_ARGS__)
 
 /* weir_scope_join - wait until all tasks of the scope have ended; it stays open.
@@ -103,10 +102,10 @@ WEIR_API void weir_scope_stop(weir_scope *scope, int64_t grace_ms);
 
 typedef struct weir_failure {
     int error;
-    char task[32];       /* name of the task, cut to fit */
-    uint64_t task_id;    /* as in the dump and the log */
-    int restarts;        /* how often it had been started again */
-    char why[128];       /* the task's weir_why() at its end, cut to fit */
+    char task[32];    /* name of the task, cut to fit */
+    uint64_t task_id; /* as in the dump and the log */
+    int restarts;     /* how often it had been started again */
+    char why[128];    /* the task's weir_why() at its end, cut to fit */
 } weir_failure;
 
 /* weir_scope_failures - copy the failures recorded so far, oldest first, into
@@ -130,8 +129,8 @@ enum weir_cause {
 };
 typedef struct weir_cause_info {
     enum weir_cause cause;
-    int error;        /* the sibling's, or the one given to cancel */
-    const char *why;  /* a sentence */
+    int error;         /* the sibling's, or the one given to cancel */
+    const char *why;   /* a sentence */
     const char *scope; /* name of the scope or task that was cancelled */
 } weir_cause_info;
 
@@ -147,18 +146,26 @@ typedef struct weir_block {
     void *opaque[14];
 } weir_block;
 
+/* weir_deadline_enter - what WEIR_DEADLINE calls. */
 WEIR_API weir_block *weir_deadline_enter(weir_block *block, int64_t ms, const char *where);
+
+/* weir_shield_enter - what WEIR_SHIELD calls. */
 WEIR_API weir_block *weir_shield_enter(weir_block *block, int64_t ms, const char *where);
+
+/* weir_no_deadline_enter - what WEIR_NO_DEADLINE calls. */
 WEIR_API weir_block *weir_no_deadline_enter(weir_block *block, const char *keep_reason,
                                             const char *where);
+
+/* weir_block_leave - what leaving such a block calls. */
 WEIR_API void weir_block_leave(weir_block *block);
 
-#define WEIR_BLOCK_(enter_, ...)                                                              \
-    for (weir_block WEIR_PASTE(weir_block_, __LINE__)                                         \
-             __attribute__((cleanup(weir_block_leave))),                                      \
-         *WEIR_PASTE(weir_once_, __LINE__) =                                                  \
-             enter_(&WEIR_PASTE(weir_block_, __LINE__), __VA_ARGS__, WEIR_HERE);              \
-         WEIR_PASTE(weir_once_, __LINE__); WEIR_PASTE(weir_once_, __LINE__) = NULL)
+/* `n` makes the names unique, also for two blocks on one line. */
+#define WEIR_BLOCK_(enter, ...) WEIR_BLOCK_N_(enter, __COUNTER__, __VA_ARGS__)
+#define WEIR_BLOCK_N_(enter, n, ...) WEIR_BLOCK_NAMED_(enter, n, __VA_ARGS__)
+#define WEIR_BLOCK_NAMED_(enter, n, ...)                                       \
+    for (weir_block weir_block_##n __attribute__((cleanup(weir_block_leave))), \
+         *weir_once_##n = enter(&weir_block_##n, __VA_ARGS__, WEIR_HERE);      \
+         weir_once_##n; weir_once_##n = NULL)
 
 /* WEIR_DEADLINE(ms) { … } - everything in the block must be done in `ms` from
  * now. When it is not, suspending calls in the block fail with WEIR_ETIMEDOUT;
@@ -188,16 +195,17 @@ WEIR_API weir_scope_block weir_scope_block_enter(const char *where, int *ret_res
 WEIR_API void weir_scope_block_leave(weir_scope_block *block);
 
 #ifndef __cplusplus /* needs compound literals; C++ uses open and close */
-#define WEIR_SCOPE(name_, ret_result, ...)                                                    \
-    for (weir_scope_block WEIR_PASTE(weir_block_, __LINE__)                                   \
-             __attribute__((cleanup(weir_scope_block_leave))) = weir_scope_block_enter(       \
-                 WEIR_HERE, (ret_result), sizeof(weir_scope_spec),                            \
-                 &(weir_scope_spec){__VA_ARGS__}),                                            \
-             *WEIR_PASTE(weir_once_, __LINE__) =                                              \
-                 WEIR_PASTE(weir_block_, __LINE__).scope ? &WEIR_PASTE(weir_block_, __LINE__) \
-                                                         : NULL;                              \
-         WEIR_PASTE(weir_once_, __LINE__); WEIR_PASTE(weir_once_, __LINE__) = NULL)           \
-        for (weir_scope *name_ = WEIR_PASTE(weir_block_, __LINE__).scope; name_; name_ = NULL)
+#define WEIR_SCOPE(scope, ret_result, ...) \
+    WEIR_SCOPE_N_(scope, __COUNTER__, ret_result, __VA_ARGS__)
+#define WEIR_SCOPE_N_(scope, n, ret_result, ...) \
+    WEIR_SCOPE_NAMED_(scope, n, ret_result, __VA_ARGS__)
+#define WEIR_SCOPE_NAMED_(scope_, n, ret_result, ...)                                            \
+    for (weir_scope_block weir_block_##n                                                         \
+         __attribute__((cleanup(weir_scope_block_leave))) = weir_scope_block_enter(              \
+             WEIR_HERE, (ret_result), sizeof(weir_scope_spec), &(weir_scope_spec){__VA_ARGS__}), \
+         *weir_once_##n = weir_block_##n.scope ? &weir_block_##n : NULL;                         \
+         weir_once_##n; weir_once_##n = NULL)                                                    \
+        for (weir_scope *scope_ = weir_block_##n.scope; scope_; scope_ = NULL)
 #endif
 
 WEIR_END

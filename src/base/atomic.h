@@ -28,7 +28,7 @@
 #define atom_exchange(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
 
 /* True if *p was *expected and is now `v`; else *expected is what it was. */
-#define atom_cas(p, expected, v)                                                      \
+#define atom_cas(p, expected, v)                                                        \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, \
                                             memory_order_seq_cst)
 

@@ -15,7 +15,7 @@ struct list {
 };
 
 #define container_of(pointer, type, member) \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static inline void list_init(struct list *list)
 {

@@ -246,9 +246,9 @@ static void cause_of(const struct block *block, uint8_t own, const struct task *
     } else if (block->kind == BLOCK_TASK) {
         *info = (weir_cause_info){WEIR_CAUSE_CANCEL, WEIR_ECANCELED, task->cancel_why, task->name};
     } else {
-        *info = (weir_cause_info){WEIR_CAUSE_DEADLINE, WEIR_ETIMEDOUT,
-                                  "an enclosing deadline passed",
-                                  ((const struct timed_block *)block)->where};
+        *info =
+            (weir_cause_info){WEIR_CAUSE_DEADLINE, WEIR_ETIMEDOUT, "an enclosing deadline passed",
+                              ((const struct timed_block *)block)->where};
     }
 }
 

@@ -44,18 +44,18 @@ enum block_kind {
 /* Signals. */
 enum {
     SIGNAL_CANCELLED = 1 << 0,
-    SIGNAL_EXPIRED = 1 << 1,  /* own: its deadline passed; in force: "timed out" */
+    SIGNAL_EXPIRED = 1 << 1, /* own: its deadline passed; in force: "timed out" */
     SIGNAL_STOPPING = 1 << 2,
 };
 #define SIGNAL_INTERRUPTS (SIGNAL_CANCELLED | SIGNAL_EXPIRED)
 
 struct block {
-    struct block *outer;  /* NULL for BLOCK_TASK */
-    struct block *inner;  /* meaningless for the innermost */
-    int64_t deadline_ns;  /* in force; INT64_MAX: none */
+    struct block *outer; /* NULL for BLOCK_TASK */
+    struct block *inner; /* meaningless for the innermost */
+    int64_t deadline_ns; /* in force; INT64_MAX: none */
     uint8_t kind;
     uint8_t effective;
-    bool no_deadline;     /* I/O without a deadline is allowed here */
+    bool no_deadline; /* I/O without a deadline is allowed here */
     ATOM(uint8_t) own;
 };
 

@@ -16,14 +16,12 @@ int blocking_init(struct blocking *executor, const char *name, const struct kern
     pthread_condattr_t attributes;
     int r;
 
-    *executor = (struct blocking){.name = name,
-                                  .kernel = kernel,
-                                  .threads_max = threads_max,
-                                  .queue_max = queue_max};
+    sanitize_unseen_begin(); /* a task may make it, and another worker use it first */
+    *executor = (struct blocking){
+        .name = name, .kernel = kernel, .threads_max = threads_max, .queue_max = queue_max};
     list_init(&executor->queue);
     list_init(&executor->running);
     list_init(&executor->orphans);
-    sanitize_unseen_begin(); /* a task may make it, and workers may use it first */
     r = pthread_mutex_init(&executor->mutex, NULL);
     sanitize_unseen_end();
     if (r != 0) return -r;
@@ -126,9 +124,8 @@ static int submit(struct blocking *executor, struct blocking_call *call)
     int r;
 
     if (want_thread) {
-        r = executor->kernel->thread_start(executor->kernel,
-                                           &executor->threads[executor->thread_count], thread_main,
-                                           executor);
+        r = executor->kernel->thread_start(
+            executor->kernel, &executor->threads[executor->thread_count], thread_main, executor);
         if (r == 0) {
             executor->thread_count++;
         } else if (executor->thread_count == 0) {

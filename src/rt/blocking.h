@@ -36,9 +36,9 @@ struct blocking;
 
 struct blocking_call {
     /* Said by the caller. */
-    const char *name;                           /* "fsync"; a constant */
-    char detail[BLOCKING_DETAIL_BYTES];         /* what it is about, for the dump */
-    void (*run)(struct blocking_call *call);    /* on a thread of the executor */
+    const char *name;                            /* "fsync"; a constant */
+    char detail[BLOCKING_DETAIL_BYTES];          /* what it is about, for the dump */
+    void (*run)(struct blocking_call *call);     /* on a thread of the executor */
     void (*discard)(struct blocking_call *call); /* free it and what it produced; any thread */
 
     /* The executor's own. */
@@ -56,8 +56,8 @@ struct blocking {
     const char *name;
     const struct kernel *kernel;
     pthread_mutex_t mutex;
-    pthread_cond_t work;     /* there is a call, or it is closing */
-    pthread_cond_t ended;    /* a thread has left */
+    pthread_cond_t work;  /* there is a call, or it is closing */
+    pthread_cond_t ended; /* a thread has left */
     struct list queue;
     struct list running;
     struct list orphans;

@@ -111,8 +111,7 @@ struct kernel {
     ssize_t (*write)(const struct kernel *kernel, int fd, const void *data, size_t bytes);
     ssize_t (*writev)(const struct kernel *kernel, int fd, const struct iovec *parts, int count);
     ssize_t (*recv)(const struct kernel *kernel, int fd, void *data, size_t bytes, int flags);
-    ssize_t (*send)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
-                    int flags);
+    ssize_t (*send)(const struct kernel *kernel, int fd, const void *data, size_t bytes, int flags);
     ssize_t (*recvmsg)(const struct kernel *kernel, int fd, struct msghdr *message, int flags);
     ssize_t (*sendmsg)(const struct kernel *kernel, int fd, const struct msghdr *message,
                        int flags);
@@ -126,8 +125,7 @@ struct kernel {
                        const struct addrinfo *hints, struct addrinfo **ret_list);
     void (*freeaddrinfo)(const struct kernel *kernel, struct addrinfo *list);
     int (*open)(const struct kernel *kernel, const char *path, int flags, mode_t mode);
-    ssize_t (*pread)(const struct kernel *kernel, int fd, void *data, size_t bytes,
-                     int64_t offset);
+    ssize_t (*pread)(const struct kernel *kernel, int fd, void *data, size_t bytes, int64_t offset);
     ssize_t (*pwrite)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                       int64_t offset);
     int (*fsync)(const struct kernel *kernel, int fd, bool data_only);

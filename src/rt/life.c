@@ -221,8 +221,7 @@ static __attribute__((noinline)) void release_extras(struct task *task)
     task->has_extras = false;
 }
 
-static inline __attribute__((always_inline)) void release(struct worker *worker,
-                                                          struct task *task)
+static inline __attribute__((always_inline)) void release(struct worker *worker, struct task *task)
 {
     assert(!task->stack);
     atom_store(&task->id, 0);
@@ -277,16 +276,24 @@ static const struct wait_kind wait_spawn = {
     .describe = spawn_describe,
 };
 
-/* A slot has become free: it goes to the spawner that has waited longest. The lock is
- * held. */
+/* Wake the spawner that has waited longest; the slot is its own. The lock is held. */
+static void grant_slot(struct list *first)
+{
+    struct spawn_wait *wait = container_of(first, struct spawn_wait, node);
+    list_remove(first);
+    wait->granted = true;
+    task_wake(wait->waiter, 0);
+}
+
+/* A slot has become free. It goes to the spawner that has waited longest; but when a
+ * postbox wants room too they take turns, so that neither starves. The lock is held. */
 static void slot_return(weir_scope *scope)
 {
     struct list *first = list_first(&scope->spawners);
-    if (first) {
-        struct spawn_wait *wait = container_of(first, struct spawn_wait, node);
-        list_remove(first);
-        wait->granted = true;
-        task_wake(wait->waiter, 0);
+
+    scope->posts_turn = !scope->posts_turn;
+    if (first && !(scope->room_wanted && scope->posts_turn)) {
+        grant_slot(first);
         return;
     }
     scope->live--;
@@ -295,6 +302,18 @@ static void slot_return(weir_scope *scope)
     list_for_each(node, &scope->belongings) {
         belonging_mail(container_of(node, struct belonging, node), BELONGING_SIGNALLED);
     }
+}
+
+void scope_offer_room(weir_scope *scope)
+{
+    struct list *first;
+
+    scope_lock(scope);
+    while (scope->live < scope->max_tasks && (first = list_first(&scope->spawners))) {
+        scope->live++;
+        grant_slot(first);
+    }
+    scope_unlock(scope);
 }
 
 /* Lets go of the lock while it waits. */
@@ -309,18 +328,18 @@ static int wait_for_slot(weir_scope *scope, struct task *self)
     return r;
 }
 
-int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool even_if_cancelled)
+int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool posted)
 {
     int r = 0;
 
     scope_lock(scope);
-    if (!even_if_cancelled && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
+    if (!posted && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
         r = WEIR_ECANCELED;
     } else if (scope->live < scope->max_tasks) {
         scope->live++;
     } else if (scope->overflow == WEIR_REJECT || !self) {
         r = WEIR_EOVERLOAD;
-        if (!self) scope->room_wanted = true;
+        if (posted) scope->room_wanted = true;
     } else {
         r = wait_for_slot(scope, self);
         if (r == 0 && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
@@ -399,7 +418,7 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
             (void)snprintf(scope->cancel_name, sizeof scope->cancel_name, "%s", task->name);
             sanitize_unseen_end();
             scope_signal_locked(scope, SIGNAL_CANCELLED, WEIR_CAUSE_FAILURE, task->result,
-                          "a task of the scope failed");
+                                "a task of the scope failed");
         }
     } else if (task->result < 0) {
         scope->interrupted++;
@@ -445,8 +464,8 @@ static void log_end(struct worker *worker, struct task *task, bool failed)
     if (failed) {
         bool refused = task->why && task->result <= -4096;
         log_write(worker->runtime, WEIR_LOG_ERROR, task, "failed: %s (%s)%s%s",
-                  weir_strerror(task->result), weir_error_name(task->result),
-                  refused ? ": " : "", refused ? task->why : "");
+                  weir_strerror(task->result), weir_error_name(task->result), refused ? ": " : "",
+                  refused ? task->why : "");
     } else {
         log_write(worker->runtime, WEIR_LOG_DEBUG, task, "ended: %d", task->result);
     }
@@ -577,9 +596,9 @@ int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const
         worker_touched(worker);
     }
     if (spawn_plain(worker, scope, name, fn, arg, arg_bytes)) return 0;
-    return spawn_any(
-        scope, &(weir_task_spec){.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name},
-        true, NULL);
+    return spawn_any(scope,
+                     &(weir_task_spec){.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name},
+                     true, NULL);
 }
 
 int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes, const weir_task_spec *given,

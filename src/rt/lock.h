@@ -41,16 +41,14 @@ static inline void lock_deinit(struct lock *lock)
     sanitize_unordered_end();
 }
 
-static inline void lock_acquire(struct lock *lock) LOCK_ACQUIRES(lock, weir_no_park)
-    LOCK_UNCHECKED
+static inline void lock_acquire(struct lock *lock) LOCK_ACQUIRES(lock, weir_no_park) LOCK_UNCHECKED
 {
     sanitize_unordered_begin();
     (void)pthread_mutex_lock(&lock->mutex);
     sanitize_unordered_end();
 }
 
-static inline void lock_release(struct lock *lock) LOCK_RELEASES(lock, weir_no_park)
-    LOCK_UNCHECKED
+static inline void lock_release(struct lock *lock) LOCK_RELEASES(lock, weir_no_park) LOCK_UNCHECKED
 {
     sanitize_unordered_begin();
     (void)pthread_mutex_unlock(&lock->mutex);

@@ -11,7 +11,7 @@
 #include "rt/scope.h"
 
 static const char *const level_names[] = {
-    [WEIR_LOG_UNSET] = "?",   [WEIR_LOG_OFF] = "off",   [WEIR_LOG_ERROR] = "error",
+    [WEIR_LOG_UNSET] = "?",         [WEIR_LOG_OFF] = "off",   [WEIR_LOG_ERROR] = "error",
     [WEIR_LOG_WARNING] = "warning", [WEIR_LOG_INFO] = "info", [WEIR_LOG_DEBUG] = "debug",
 };
 
@@ -31,8 +31,7 @@ void log_to_stderr(void *keep_arg, const weir_log_record *record)
     (void)keep_arg;
     if (record->task[0]) {
         length = snprintf(line, sizeof line, "weir: %s: task '%s' (%s) %s\n",
-                          level_names[record->level], record->task, record->scope,
-                          record->message);
+                          level_names[record->level], record->task, record->scope, record->message);
     } else {
         length = snprintf(line, sizeof line, "weir: %s: %s\n", level_names[record->level],
                           record->message);

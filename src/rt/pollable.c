@@ -16,8 +16,8 @@ struct pollable_slab {
     struct pollable pollables[POLLABLE_SLAB_COUNT];
 };
 
-static void pollable_lock(struct pollable *pollable) LOCK_ACQUIRES(pollable->lock, weir_no_park)
-    LOCK_UNCHECKED
+static void pollable_lock(struct pollable *pollable)
+    LOCK_ACQUIRES(pollable->lock, weir_no_park) LOCK_UNCHECKED
 {
     lock_acquire_if(&pollable->lock, pollable->runtime->shared);
 }
@@ -31,8 +31,7 @@ static void pollable_unlock(struct pollable *pollable)
 /* User-space addresses have 48 bits: the rest of the tag holds the generation. */
 static uint64_t tag_of(const struct pollable *pollable)
 {
-    return (uint64_t)(uintptr_t)pollable |
-           ((uint64_t)pollable->generation << TAG_GENERATION_SHIFT);
+    return (uint64_t)(uintptr_t)pollable | ((uint64_t)pollable->generation << TAG_GENERATION_SHIFT);
 }
 
 static int slab_add(weir_runtime *runtime)

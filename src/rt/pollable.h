@@ -31,8 +31,8 @@ struct pollable {
     struct lock lock;
     int fd;
     uint16_t generation;
-    uint8_t ready;           /* READY_*: edges nobody has used yet */
-    ATOM(bool) beyond;       /* READY_BEYOND was reported; stays set */
+    uint8_t ready;     /* READY_*: edges nobody has used yet */
+    ATOM(bool) beyond; /* READY_BEYOND was reported; stays set */
     weir_runtime *runtime;
     struct worker *home;     /* NULL: not registered yet */
     struct task *waiters[2]; /* for in, for out */

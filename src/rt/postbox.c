@@ -34,6 +34,7 @@ struct weir_postbox {
     struct mail mail;
     ATOM(unsigned) holders;
     size_t capacity;
+    unsigned fork_generation;
     char name[32];
     bool let_go;
 
@@ -107,22 +108,32 @@ static void let_go(weir_postbox *box)
     if (scope_forget(&box->belonging)) weir_postbox_unref(box);
 }
 
-static void postbox_drain(struct worker *worker, weir_postbox *box)
+/* Start what is queued, as far as there is room. True: nothing is left. */
+static bool start_posts(struct worker *worker, weir_postbox *box)
 {
     struct post *post;
 
-    timer_disarm(worker, &box->retry);
-    if (box->let_go) return;
     while ((post = peek(box))) {
         int r = start_post(worker, box->belonging.scope, post);
-        if (r == WEIR_EOVERLOAD) return;
+        if (r == WEIR_EOVERLOAD) return false;
         if (r < 0) {
             timer_arm(worker, &box->retry, time_after_ms(worker->now_ns, RETRY_MS));
-            return;
+            return false;
         }
         drop_head(box);
     }
-    let_go(box);
+    return true;
+}
+
+static void postbox_drain(struct worker *worker, weir_postbox *box)
+{
+    bool empty;
+
+    timer_disarm(worker, &box->retry);
+    if (box->let_go) return;
+    empty = start_posts(worker, box);
+    scope_offer_room(box->belonging.scope);
+    if (empty) let_go(box);
 }
 
 static void deliver_posts(struct worker *worker, struct mail *mail)
@@ -200,6 +211,7 @@ int weir_postbox_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pos
     if (!box) return -ENOMEM;
     atom_store(&box->holders, 2); /* the caller and the scope */
     box->capacity = spec.capacity;
+    box->fork_generation = runtime_fork_generation();
     (void)snprintf(box->name, sizeof box->name, "%s", spec.name);
     timer_init(&box->retry, retry_now);
     box->mail.deliver = deliver_posts;
@@ -237,6 +249,7 @@ int weir_post_named(weir_postbox *box, const char *name, weir_task_fn fn, const 
     struct post *post;
     int r = 0;
 
+    if (box->fork_generation != runtime_fork_generation()) return refuse_no_task("weir_post");
     if (!fn) return refuse("postbox '%s': fn is NULL", box->name);
     if (arg_bytes > WEIR_ARG_BYTES_MAX || (arg_bytes > 0 && !arg)) {
         return refuse("postbox '%s': %zu bytes of argument, at most %d, not NULL", box->name,

@@ -21,7 +21,8 @@ enum { RUNTIMES_MAX = 64 };
  * may take no lock. */
 static ATOM(weir_runtime *) runtimes[RUNTIMES_MAX];
 static ATOM(int) runtime_count;
-static ATOM(bool) forked;
+static ATOM(int) dump_requests; /* being made, by handlers on any thread */
+static ATOM(unsigned) fork_generation;
 
 int runtime_live_count(void)
 {
@@ -44,10 +45,12 @@ static void unregister_runtime(weir_runtime *runtime)
 {
     for (int i = 0; i < RUNTIMES_MAX; i++) {
         if (atom_load(&runtimes[i]) == runtime) {
-            atom_store(&runtimes[i], NULL);
+            atom_store_total(&runtimes[i], NULL);
             (void)atom_sub(&runtime_count, 1);
         }
     }
+    /* A handler on another thread may have found it just before. */
+    while (atom_load_total(&dump_requests) > 0) (void)sched_yield();
 }
 
 void runtime_wake_all(weir_runtime *runtime)
@@ -60,12 +63,14 @@ void runtime_wake_all(weir_runtime *runtime)
 
 void runtime_request_dump(int fd)
 {
+    (void)atom_add(&dump_requests, 1);
     for (int i = 0; i < RUNTIMES_MAX; i++) {
-        weir_runtime *runtime = atom_load(&runtimes[i]);
+        weir_runtime *runtime = atom_load_total(&runtimes[i]);
         if (!runtime) continue;
         atom_store(&runtime->dump_fd, fd);
         runtime_wake_all(runtime);
     }
+    (void)atom_sub(&dump_requests, 1);
 }
 
 /* ---- After a fork: the child has none of the worker threads ---- */
@@ -73,7 +78,9 @@ void runtime_request_dump(int fd)
 static void forget_in_child(void)
 {
     worker_current = NULL;
-    atom_store(&forked, true);
+    atom_store(&fork_generation, atom_load(&fork_generation) + 1);
+    atom_store(&dump_requests, 0);
+    signals_forget_in_child();
     for (int i = 0; i < RUNTIMES_MAX; i++) atom_store(&runtimes[i], NULL);
     atom_store(&runtime_count, 0);
 }
@@ -83,9 +90,14 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forget_in_child);
 }
 
+unsigned runtime_fork_generation(void)
+{
+    return atom_load(&fork_generation);
+}
+
 int refuse_no_task(const char *call)
 {
-    if (atom_load(&forked)) {
+    if (runtime_fork_generation() > 0) {
         return refuse_as(WEIR_ENOTASK,
                          "%s: this process was forked from one that runs weir; the runtime and its "
                          "tasks stayed in the parent",
@@ -167,7 +179,8 @@ static int check_config(const weir_config *config)
                       WEIR_STACK_BYTES_MAX);
     }
     if (config->drain_ms < 0) return refuse("runtime: drain_ms is negative");
-    if (config->signals & ~(unsigned)(WEIR_SIGNAL_DRAIN | WEIR_SIGNAL_DUMP | WEIR_SIGNAL_OVERFLOW)) {
+    if (config->signals &
+        ~(unsigned)(WEIR_SIGNAL_DRAIN | WEIR_SIGNAL_DUMP | WEIR_SIGNAL_OVERFLOW)) {
         return refuse("runtime: signals has bits that are not of enum weir_signals");
     }
     if (config->blocking_threads_max < 0 || config->blocking_threads_max > BLOCKING_THREADS_LIMIT) {
@@ -248,8 +261,8 @@ static void configure(weir_runtime *runtime, const weir_config *config)
 
 static int init_executors(weir_runtime *runtime, const weir_config *config)
 {
-    int threads = config->blocking_threads_max ? config->blocking_threads_max
-                                               : WEIR_BLOCKING_THREADS_DEFAULT;
+    int threads =
+        config->blocking_threads_max ? config->blocking_threads_max : WEIR_BLOCKING_THREADS_DEFAULT;
     size_t queue = config->blocking_queue_max ? config->blocking_queue_max
                                               : (size_t)WEIR_BLOCKING_QUEUE_DEFAULT;
     int r = blocking_init(&runtime->files, "files", runtime->kernel, threads, queue);
@@ -412,8 +425,8 @@ static int start_workers(weir_runtime *runtime)
 {
     for (unsigned i = 1; i < runtime->worker_count; i++) {
         struct worker *worker = &runtime->workers[i];
-        int r = runtime->kernel->thread_start(runtime->kernel, &worker->thread, worker_thread,
-                                              worker);
+        int r =
+            runtime->kernel->thread_start(runtime->kernel, &worker->thread, worker_thread, worker);
         if (r < 0) return r;
         worker->thread_started = true;
     }
@@ -451,11 +464,12 @@ int weir_run_sized(size_t config_bytes, const weir_config *given, weir_task_fn f
     if (r < 0) goto fail;
     r = start_workers(runtime);
     if (r < 0) goto fail;
-    r = weir_task_spawn(runtime->root, &(weir_task_spec){.fn = run_main,
-                                                         .arg = &call,
-                                                         .arg_bytes = sizeof call,
-                                                         .name = "main",
-                                                         .place = WEIR_PLACE_HERE},
+    r = weir_task_spawn(runtime->root,
+                        &(weir_task_spec){.fn = run_main,
+                                          .arg = &call,
+                                          .arg_bytes = sizeof call,
+                                          .name = "main",
+                                          .place = WEIR_PLACE_HERE},
                         NULL);
     if (r < 0) goto fail;
     worker_loop(&runtime->workers[0]);

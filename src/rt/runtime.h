@@ -42,19 +42,19 @@ struct worker {
     /* Own: touched on this worker only. */
     ATOM(struct task *) current; /* read by the dump of another worker */
     struct run_queue ready;
-    unsigned look_in;       /* tasks to run before the clock is looked at, and ... */
-    unsigned looks_left;    /* ... how often in this turn; 0: the turn is over */
-    bool plain;             /* neither `shared` nor a kernel that chooses */
-    bool shared;            /* the runtime has more than one worker */
-    bool fresh_turn;        /* if shared: look at the fresh queue first next time */
+    unsigned look_in;    /* tasks to run before the clock is looked at, and ... */
+    unsigned looks_left; /* ... how often in this turn; 0: the turn is over */
+    bool plain;          /* neither `shared` nor a kernel that chooses */
+    bool shared;         /* the runtime has more than one worker */
+    bool fresh_turn;     /* if shared: look at the fresh queue first next time */
     unsigned index;
     weir_runtime *runtime;
     const struct kernel *kernel;
     struct switch_context loop_context;
     struct sanitize_context sanitize;
     ATOM(int64_t) turn_began_ns; /* read by the dump of another worker */
-    int64_t now_ns;         /* as of the last look at the clock */
-    struct stack *left_stack; /* of a task that has ended: nobody runs on it any more */
+    int64_t now_ns;              /* as of the last look at the clock */
+    struct stack *left_stack;    /* of a task that has ended: nobody runs on it any more */
     unsigned left_class;
     struct sanitize_context left_sanitize;
     struct mail *local_head;
@@ -62,7 +62,7 @@ struct worker {
     bool delivering;
     struct wheel wheel;
     struct kernel_queue *queue;
-    ATOM(size_t) watched;   /* descriptors in the queue */
+    ATOM(size_t) watched; /* descriptors in the queue */
     struct task *free_tasks;
     unsigned free_task_count;
     unsigned task_cache_max;  /* free tasks it keeps for itself */
@@ -70,7 +70,7 @@ struct worker {
     weir_scope *free_scopes;
     struct weir_timer *free_timers;
     struct stack_cache stacks;
-    uint64_t next_id;       /* index + 1, then in steps of the number of workers */
+    uint64_t next_id; /* index + 1, then in steps of the number of workers */
     unsigned spin_failures;
     int64_t trimmed_ns;
     struct kernel_event events[WORKER_EVENTS];
@@ -81,7 +81,7 @@ struct worker {
 
     /* Shared: written by other threads. */
     ATOM(struct mail *) inbox __attribute__((aligned(64)));
-    ATOM(int) rest;         /* enum worker_rest */
+    ATOM(int) rest;            /* enum worker_rest */
     ATOM(bool) standing_still; /* for a dump */
     ATOM(unsigned) fresh_count;
     struct lock fresh_lock;
@@ -94,12 +94,12 @@ struct worker {
 };
 
 struct weir_runtime {
-    struct list node;       /* in the process's list of runtimes */
+    struct list node; /* in the process's list of runtimes */
     const struct kernel *kernel;
     unsigned worker_count;
     bool shared;
     bool embedded;
-    bool spin;              /* worth it: more than one core to run on */
+    bool spin; /* worth it: more than one core to run on */
     void *worker_memory;
     struct worker *workers; /* in it, aligned to cache lines */
     struct stack_pool stacks;
@@ -116,10 +116,10 @@ struct weir_runtime {
 
     ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;
-    ATOM(int) ending;       /* workers leave their loops */
-    ATOM(int) dump_fd;      /* a requested dump, or -1 */
-    ATOM(int) pause;        /* a dump wants the workers to stand still */
-    ATOM(int) drain;        /* a signal wants a stop */
+    ATOM(int) ending;  /* workers leave their loops */
+    ATOM(int) dump_fd; /* a requested dump, or -1 */
+    ATOM(int) pause;   /* a dump wants the workers to stand still */
+    ATOM(int) drain;   /* a signal wants a stop */
     weir_scope *cancel_target;
 
     struct lock memory_lock; /* covers the lists below */
@@ -209,6 +209,9 @@ void runtime_root_settled(weir_runtime *runtime);
 /* The scope that CHOOSE_CANCEL cancels in the calling task's runtime; by default
  * the root scope. */
 void runtime_cancel_target(weir_scope *scope);
+/* How many forks lie between the first process and this one: what was made in another
+ * generation stayed there. */
+unsigned runtime_fork_generation(void);
 /* Why a call that needs a task has none; records the sentence for weir_why. */
 int refuse_no_task(const char *call);
 /* Make the other workers stand still between two tasks, waiting at most wait_ns for

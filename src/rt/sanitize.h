@@ -177,7 +177,7 @@ SANITIZE_INLINE void sanitize_loop_begin(struct sanitize_context *context)
 
 /* Directly before a switch; `last` if `from` is never resumed. */
 SANITIZE_INLINE void sanitize_switch(struct sanitize_context *from, struct sanitize_context *to,
-                                   int last)
+                                     int last)
 {
 #if WEIR_ASAN
     __sanitizer_start_switch_fiber(last ? NULL : &from->fake_stack, to->bottom, to->bytes);

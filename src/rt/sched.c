@@ -278,8 +278,7 @@ static inline void enter(struct worker *worker, struct task *task)
 
 static __attribute__((noinline)) void take_back_stack(struct worker *worker)
 {
-    stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack,
-                 worker->left_class);
+    stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack, worker->left_class);
     worker->left_stack = NULL;
     sanitize_task_end(&worker->left_sanitize);
 }
@@ -434,9 +433,7 @@ static bool search(struct worker *worker)
     bool found = false;
 
     if (!worker->shared) return false;
-    if (!runtime->spin || worker->spin_failures >= SPIN_FAILURES_MAX) {
-        return steal(worker);
-    }
+    if (!runtime->spin || worker->spin_failures >= SPIN_FAILURES_MAX) { return steal(worker); }
     (void)atom_add(&runtime->searching, 1);
     for (unsigned i = 0; i < SPIN_ROUNDS && !found; i++) {
         found = atom_load(&worker->inbox) || steal(worker);

@@ -91,12 +91,11 @@ int scope_check_spec(const weir_scope_spec *spec)
         return refuse("scope '%s': overflow is not set", spec->name);
     }
     if (spec->overflow != WEIR_WAIT && spec->overflow != WEIR_REJECT) {
-        return refuse("scope '%s': overflow must be WEIR_WAIT or WEIR_REJECT, tasks are not dropped",
-                      spec->name);
+        return refuse(
+            "scope '%s': overflow must be WEIR_WAIT or WEIR_REJECT, tasks are not dropped",
+            spec->name);
     }
-    if (spec->deadline_ms < 0) {
-        return refuse("scope '%s': deadline_ms is negative", spec->name);
-    }
+    if (spec->deadline_ms < 0) { return refuse("scope '%s': deadline_ms is negative", spec->name); }
     if (spec->place == WEIR_PLACE_WORKER || (unsigned)spec->place > WEIR_PLACE_WORKER) {
         return refuse("scope '%s': place must be WEIR_ANYWHERE or WEIR_PLACE_HERE; a worker is "
                       "named for each task",
@@ -167,6 +166,7 @@ static void scope_init(weir_scope *scope, struct worker *worker, struct task *op
     list_init(&scope->belongings);
     scope->live = 0;
     scope->room_wanted = false;
+    scope->posts_turn = false;
     scope->interrupted = 0;
     scope->joiner = NULL;
     scope->cause = WEIR_CAUSE_NONE;
@@ -231,8 +231,8 @@ int scope_open(struct worker *worker, struct task *opener, const char *where,
     worker->free_scopes = scope->free_next;
     scope_init(scope, worker, opener, where, spec);
     scope->size_class = (unsigned)size_class;
-    scope->special = spec->on_failure == WEIR_SUPERVISE ||
-                     scope->size_class != worker->runtime->default_class;
+    scope->special =
+        spec->on_failure == WEIR_SUPERVISE || scope->size_class != worker->runtime->default_class;
     scope->restart_times = restart_times;
     set_deadline(worker, scope, spec->deadline_ms);
     if (opener) {
@@ -360,7 +360,7 @@ void scope_hand_on(struct worker *worker, weir_scope *scope)
 }
 
 void scope_signal_locked(weir_scope *scope, uint8_t signals, enum weir_cause cause, int error,
-                          const char *why)
+                         const char *why)
 {
     uint8_t own = atom_load(&scope->block.own);
     if ((own & signals) == signals) return;
@@ -415,7 +415,8 @@ static void grace_over(struct worker *worker, struct timer *timer)
     again_ms = scope->stop_grace_ms > 1000 ? scope->stop_grace_ms : 1000;
     scope_unlock(scope);
     if (scope->cut_off_reported) {
-        report_alive(worker, scope, "has not ended although its grace period is over and it is cancelled");
+        report_alive(worker, scope,
+                     "has not ended although its grace period is over and it is cancelled");
     } else {
         scope->cut_off_reported = true;
         report_alive(worker, scope, "was cut off: it had not ended when the grace period was over");

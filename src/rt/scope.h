@@ -54,64 +54,65 @@ enum {
 
 struct weir_scope {
     struct block block;
-    ATOM(uint8_t) state;     /* enum scope_state */
-    bool shared;             /* the runtime has more than one worker */
+    ATOM(uint8_t) state; /* enum scope_state */
+    bool shared;         /* the runtime has more than one worker */
     weir_runtime *runtime;
-    struct worker *home;     /* worker of the opener */
-    struct task *opener;     /* NULL: the root scope */
+    struct worker *home; /* worker of the opener */
+    struct task *opener; /* NULL: the root scope */
     const char *where;
-    struct timer deadline;   /* armed when its deadline is its own */
+    struct timer deadline; /* armed when its deadline is its own */
     struct timer grace;
     bool own_deadline;
     enum weir_failure_policy on_failure;
     enum weir_overflow overflow;
     enum weir_place place;
     unsigned size_class;
-    bool special;            /* supervised, or stacks of another size than the default */
+    bool special; /* supervised, or stacks of another size than the default */
     size_t max_tasks;
     weir_restart restart;
     char name[SCOPE_NAME_BYTES];
 
     /* ---- covered by the lock ---- */
     struct lock lock;
-    struct list children;    /* tasks alive */
-    struct list ended;       /* tasks whose handle was not joined yet */
+    struct list children; /* tasks alive */
+    struct list ended;    /* tasks whose handle was not joined yet */
     size_t live;
-    struct list spawners;    /* struct spawn_wait, first come first served */
-    bool room_wanted;        /* a belonging found the scope full */
+    struct list spawners; /* struct spawn_wait, first come first served */
+    bool room_wanted;     /* a postbox found the scope full */
+    bool posts_turn;      /* whose turn it is when spawners wait as well */
     struct list belongings;
-    size_t interrupted;      /* tasks that a cancellation ended */
-    struct task *joiner;     /* the opener, waiting in join or close */
+    size_t interrupted;  /* tasks that a cancellation ended */
+    struct task *joiner; /* the opener, waiting in join or close */
     ATOM(uint8_t) children_signals;
-    enum weir_cause cause;   /* of the first cancel; written before the signal */
+    enum weir_cause cause; /* of the first cancel; written before the signal */
     int cancel_error;
     const char *cancel_why;
-    char cancel_name[32];    /* of the task whose failure was the cause */
+    char cancel_name[32]; /* of the task whose failure was the cause */
     int first_error;
     size_t failures_total;
     size_t failures_count;
     size_t failures_kept;
-    weir_failure *failures;  /* allocated with the first one */
-    int64_t *restart_times;  /* ring of restart.max_restarts */
+    weir_failure *failures; /* allocated with the first one */
+    int64_t *restart_times; /* ring of restart.max_restarts */
     unsigned restart_head;
     unsigned restart_count;
     bool cut_off_reported;
-    int64_t stop_at_ns;      /* end of the grace period */
+    int64_t stop_at_ns; /* end of the grace period */
     int64_t stop_grace_ms;
-    struct mail mail;        /* asks the home worker to arm the grace timer */
+    struct mail mail; /* asks the home worker to arm the grace timer */
     ATOM(uint8_t) mail_pending;
     struct weir_scope *free_next;
 };
 
 /* Left out with one worker. */
-static inline void scope_lock(weir_scope *scope) LOCK_ACQUIRES(scope->lock, weir_no_park)
-    LOCK_UNCHECKED
+static inline void scope_lock(weir_scope *scope)
+    LOCK_ACQUIRES(scope->lock, weir_no_park) LOCK_UNCHECKED
 {
     lock_acquire_if(&scope->lock, scope->shared);
 }
 
-static inline void scope_unlock(weir_scope *scope) LOCK_RELEASES(scope->lock, weir_no_park)
-    LOCK_UNCHECKED
+static inline void scope_unlock(weir_scope *scope)
+    LOCK_RELEASES(scope->lock, weir_no_park) LOCK_UNCHECKED
 {
     lock_release_if(&scope->lock, scope->shared);
 }
@@ -143,11 +144,16 @@ void scope_hand_on(struct worker *worker, weir_scope *scope);
 /* What close returns, as far as it is known. */
 int scope_result(weir_scope *scope);
 
-/* Accounting of a task: its entry (parks `self` while the scope is full and its
- * overflow is WEIR_WAIT; `self` is NULL in callbacks: they get WEIR_EOVERLOAD, and
- * the scope's belongings are signalled when there is room again), and its end. */
-int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool even_if_cancelled);
+/* Accounting of a task: its entry, and its end. Entry parks `self` while the scope is
+ * full and its overflow is WEIR_WAIT; `self` is NULL in callbacks, which get
+ * WEIR_EOVERLOAD. `posted`: also into a cancelled scope, and when it is full its
+ * postboxes are signalled as soon as there is room. */
+int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool posted);
 void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *task);
+
+/* A postbox that was signalled has taken the room it wanted: the rest is for the
+ * spawners that wait. */
+void scope_offer_room(weir_scope *scope);
 
 /* Belongings. Add on the belonging's worker; forget on it too: false if mail is
  * still under way, then the kind's `release` is called again to free the memory. */

@@ -2,6 +2,7 @@
 #include "rt/signals.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@ enum { SIGNAL_STACK_BYTES = 64 * 1024 };
 /* The one runtime that takes signals; a handler has no other way to find it. */
 static ATOM(weir_runtime *) owner;
 static ATOM(int) drain_count;
+static ATOM(int) drain_handlers; /* that run at this moment, on any thread */
 
 static void write_text(const char *text)
 {
@@ -26,16 +28,19 @@ static void write_text(const char *text)
 static void on_drain(int signal)
 {
     int saved_errno = errno;
-    weir_runtime *runtime = atom_load(&owner);
+    weir_runtime *runtime;
 
     if (atom_add(&drain_count, 1) > 0) {
         write_text("weir: second signal: ending at once\n");
         _exit(128 + signal);
     }
+    (void)atom_add(&drain_handlers, 1);
+    runtime = atom_load_total(&owner);
     if (runtime) {
         atom_store(&runtime->drain, signal);
         runtime_wake_all(runtime);
     }
+    (void)atom_sub(&drain_handlers, 1);
     errno = saved_errno;
 }
 
@@ -103,16 +108,33 @@ int signals_install(weir_runtime *runtime)
     return 0;
 }
 
+static void restore(unsigned signals)
+{
+    if (signals & WEIR_SIGNAL_DRAIN) {
+        for (int i = 0; i < 2; i++) (void)sigaction(drain_signals[i], &old_drain[i], NULL);
+    }
+    if (signals & WEIR_SIGNAL_DUMP) (void)sigaction(SIGUSR1, &old_dump, NULL);
+    if (signals & WEIR_SIGNAL_OVERFLOW) {
+        for (int i = 0; i < 2; i++) (void)sigaction(fault_signals[i], &old_fault[i], NULL);
+    }
+}
+
 void signals_remove(weir_runtime *runtime)
 {
     if (runtime->signals == 0 || atom_load(&owner) != runtime) return;
-    if (runtime->signals & WEIR_SIGNAL_DRAIN) {
-        for (int i = 0; i < 2; i++) (void)sigaction(drain_signals[i], &old_drain[i], NULL);
-    }
-    if (runtime->signals & WEIR_SIGNAL_DUMP) (void)sigaction(SIGUSR1, &old_dump, NULL);
-    if (runtime->signals & WEIR_SIGNAL_OVERFLOW) {
-        for (int i = 0; i < 2; i++) (void)sigaction(fault_signals[i], &old_fault[i], NULL);
-    }
+    restore(runtime->signals);
+    atom_store_total(&owner, NULL);
+    /* A handler on another thread may have found it just before. */
+    while (atom_load_total(&drain_handlers) > 0) (void)sched_yield();
+}
+
+void signals_forget_in_child(void)
+{
+    weir_runtime *runtime = atom_load(&owner);
+
+    atom_store(&drain_handlers, 0);
+    if (!runtime) return;
+    restore(runtime->signals);
     atom_store(&owner, NULL);
 }
 

@@ -13,6 +13,8 @@ struct worker;
 /* Install what runtime->signals asks for: 0, or WEIR_EREFUSED. */
 int signals_install(weir_runtime *runtime);
 void signals_remove(weir_runtime *runtime);
+/* In a forked child: what the handlers were for stayed in the parent. */
+void signals_forget_in_child(void);
 
 /* A stack for signal handlers on this worker's thread, if overflow is reported. */
 int signals_worker_begin(struct worker *worker);

@@ -26,12 +26,12 @@ enum { SANITIZER_FACTOR = 1 };
 
 /* STACK_SLAB_COUNT stacks, each with its guard below it, in one mapping. */
 struct stack_slab {
-    struct list node;     /* in its class's slabs while it has cold stacks */
+    struct list node; /* in its class's slabs while it has cold stacks */
     struct list all_node;
     char *memory;
     size_t bytes;
     unsigned size_class;
-    uint64_t cold;        /* bit i: stack i is free and its memory untouched */
+    uint64_t cold; /* bit i: stack i is free and its memory untouched */
     struct stack stacks[STACK_SLAB_COUNT];
 };
 _Static_assert(STACK_SLAB_COUNT == 64, "the cold stacks of a slab are the bits of one word");

@@ -36,31 +36,31 @@ enum {
 struct stack_slab;
 
 struct stack {
-    struct list node;        /* in a pool's hot list, else unused */
+    struct list node; /* in a pool's hot list, else unused */
     struct stack_slab *slab;
-    char *low;               /* lowest usable byte, directly above the guard */
-    char *top;               /* first byte above it: frames begin here */
-    uint8_t index;           /* in its slab */
+    char *low;     /* lowest usable byte, directly above the guard */
+    char *top;     /* first byte above it: frames begin here */
+    uint8_t index; /* in its slab */
     uint8_t size_class;
 };
 
 struct stack_pool_class {
-    size_t bytes;             /* usable */
-    struct list hot;          /* free stacks that were used, most recent first */
-    ATOM(size_t) hot_count;   /* written under the lock, looked at without */
-    struct list slabs;        /* that have untouched or given-back stacks */
-    size_t mapped;            /* stacks */
-    size_t credits;           /* given out */
+    size_t bytes;           /* usable */
+    struct list hot;        /* free stacks that were used, most recent first */
+    ATOM(size_t) hot_count; /* written under the lock, looked at without */
+    struct list slabs;      /* that have untouched or given-back stacks */
+    size_t mapped;          /* stacks */
+    size_t credits;         /* given out */
 };
 
 struct stack_pool {
     const struct kernel *kernel;
     struct lock lock;
     size_t page_bytes;
-    size_t count_max;         /* credits of all classes together */
-    size_t credits;           /* given out, of all classes */
-    size_t caches;            /* workers that keep a cache of their own */
-    bool guard_by_advice;     /* MADV_GUARD_INSTALL holds here */
+    size_t count_max;     /* credits of all classes together */
+    size_t credits;       /* given out, of all classes */
+    size_t caches;        /* workers that keep a cache of their own */
+    bool guard_by_advice; /* MADV_GUARD_INSTALL holds here */
     struct list all_slabs;
     struct stack_pool_class classes[STACK_CLASSES];
 };

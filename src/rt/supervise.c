@@ -51,8 +51,8 @@ static bool restart_allowed(weir_scope *scope, int64_t now_ns)
 static int64_t restart_backoff_ms(const weir_scope *scope, struct restart_record *record,
                                   int64_t now_ns)
 {
-    int64_t max_ms = scope->restart.backoff_ms_max ? scope->restart.backoff_ms_max
-                                                   : scope->restart.backoff_ms;
+    int64_t max_ms =
+        scope->restart.backoff_ms_max ? scope->restart.backoff_ms_max : scope->restart.backoff_ms;
     int64_t ms = scope->restart.backoff_ms;
 
     if (record->total > 0 && time_after_ms(record->last_ns, scope->restart.window_ms) < now_ns) {

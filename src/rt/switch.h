@@ -28,8 +28,7 @@ void switch_prepare(struct switch_context *ret_context, void *top, void (*entry)
 /* Call fn(arg) on the calling stack, with an unwinder led to believe that it was
  * called from the parked `context`: a backtrace taken in `fn` continues there.
  * The context's stack is read, not touched. */
-void switch_call_as_if_from(const struct switch_context *context, void (*fn)(void *arg),
-                            void *arg);
+void switch_call_as_if_from(const struct switch_context *context, void (*fn)(void *arg), void *arg);
 
 /* Save the calling context to *from and go on with *to. Returns when somebody
  * switches to *from. */
@@ -52,8 +51,8 @@ static inline __attribute__((always_inline)) void switch_to(struct switch_contex
                        "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
 #if defined(__AVX512F__)
                        "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23",
-                       "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31",
-                       "k1", "k2", "k3", "k4", "k5", "k6", "k7",
+                       "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1",
+                       "k2", "k3", "k4", "k5", "k6", "k7",
 #endif
                        "cc", "memory");
 #elif defined(__aarch64__)
@@ -72,11 +71,11 @@ static inline __attribute__((always_inline)) void switch_to(struct switch_contex
                      : "+r"(x0), "+r"(x1)
                      :
                      : "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",
-                       "x14", "x15", "x16", "x17", "x19", "x20", "x21", "x22", "x23", "x24",
-                       "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4", "v5",
-                       "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",
-                       "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26",
-                       "v27", "v28", "v29", "v30", "v31", "cc", "memory");
+                       "x14", "x15", "x16", "x17", "x19", "x20", "x21", "x22", "x23", "x24", "x25",
+                       "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7",
+                       "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18",
+                       "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29",
+                       "v30", "v31", "cc", "memory");
 #else
 #error "weir has a task switch for x86-64 and aarch64 only"
 #endif

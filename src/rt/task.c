@@ -60,8 +60,7 @@ void task_deliver_mail(struct worker *worker, struct mail *mail)
         if (bits & MAIL_WAKE) worker_ready(worker, task);
         if (bits & MAIL_REFRESH) block_refresh(worker, task);
         busy = MAIL_BUSY;
-    } while (!(worker->shared ? atom_cas(&task->mail_bits, &busy, 0)
-                              : mail_bits_done(task)));
+    } while (!(worker->shared ? atom_cas(&task->mail_bits, &busy, 0) : mail_bits_done(task)));
 }
 
 void task_mail(struct task *task, unsigned bits)
@@ -140,10 +139,11 @@ int task_enter_slow(struct task *self, enum task_entry entry)
     error = task_interrupted(self, entry == ENTER_TAKE_WORK);
     if (error < 0) return error;
     if (entry != ENTER_PLAIN && self->top->deadline_ns == INT64_MAX && !self->top->no_deadline) {
-        return refuse_as(WEIR_ENODEADLINE,
-                         "task '%s': this wait has no deadline: put it inside WEIR_DEADLINE(ms), or "
-                         "inside WEIR_NO_DEADLINE(\"reason\") if it may last for ever",
-                         self->name);
+        return refuse_as(
+            WEIR_ENODEADLINE,
+            "task '%s': this wait has no deadline: put it inside WEIR_DEADLINE(ms), or "
+            "inside WEIR_NO_DEADLINE(\"reason\") if it may last for ever",
+            self->name);
     }
     return 0;
 }
@@ -168,6 +168,11 @@ void task_main(void *arg)
     worker_arrived(worker);
     for (;;) {
         task->result = task->fn(task->arg);
+        if (__builtin_expect(worker_self() != worker, 0)) {
+            misuse("task '%s' returned in a forked process, which has no runtime to return to: it "
+                   "must end with _exit or exec",
+                   task->name);
+        }
         task = worker_finish(worker, task);
     }
 }
@@ -203,8 +208,8 @@ bool weir_stopping(void)
 
 /* Lock the scope of a handle's task. False, and nothing locked, if it is gone: the
  * memory of tasks and scopes is type-stable, so looking is safe. */
-static bool handle_lock(weir_task handle, struct task **ret_task, weir_scope **ret_scope)
-    LOCK_UNCHECKED;
+static bool handle_lock(weir_task handle, struct task **ret_task,
+                        weir_scope **ret_scope) LOCK_UNCHECKED;
 static bool handle_lock(weir_task handle, struct task **ret_task, weir_scope **ret_scope)
 {
     struct task *task = handle.ref;
@@ -328,4 +333,3 @@ int weir_task_cancel(weir_task handle, const char *why)
     mail_deliver_local(worker);
     return alive ? 0 : WEIR_ECLOSED;
 }
-

@@ -65,7 +65,7 @@ struct wait {
 struct restart_record {
     struct timer timer;
     struct task *task;
-    int count;             /* restarts in the current window, for the backoff */
+    int count; /* restarts in the current window, for the backoff */
     int total;
     int64_t last_ns;
     unsigned char pristine[]; /* the argument as it was given */
@@ -85,7 +85,7 @@ enum { ATTENTION_HOOK = 1 << 7 }; /* the kernel table wants to choose at each su
 
 /* Bits of mail_bits. */
 enum {
-    MAIL_START = 1 << 0,   /* an unstarted task for this worker's queue */
+    MAIL_START = 1 << 0, /* an unstarted task for this worker's queue */
     MAIL_WAKE = 1 << 1,
     MAIL_REFRESH = 1 << 2, /* signals have changed */
     MAIL_RELEASE = 1 << 3, /* ended while mail was under way: free it on delivery */
@@ -95,13 +95,13 @@ enum {
 struct task {
     /* The first line: what a switch touches. */
     struct switch_context context; /* while it does not run */
-    struct task *run_next;  /* in a run queue */
+    struct task *run_next;         /* in a run queue */
     uint8_t state;
-    uint8_t attention;      /* top->effective, and ATTENTION_HOOK */
+    uint8_t attention; /* top->effective, and ATTENTION_HOOK */
     uint8_t place;
     bool has_handle;
-    bool ended;             /* covered by the scope's lock, unlike `state` */
-    bool has_extras;        /* something of the last line is set */
+    bool ended;      /* covered by the scope's lock, unlike `state` */
+    bool has_extras; /* something of the last line is set */
     uint8_t size_class;
     uint8_t target_worker;
     int budget;
@@ -111,18 +111,18 @@ struct task {
 
     /* The second: what a cancellation looks at as well. */
     struct wait wait;
-    struct stack *stack;    /* NULL before the first run */
+    struct stack *stack; /* NULL before the first run */
     struct block base;
 
     /* The third and fourth: its beginning and its end. */
     weir_scope *scope;
-    struct list sibling;    /* in scope->children, or scope->ended */
+    struct list sibling; /* in scope->children, or scope->ended */
     struct mail mail;
     weir_task_fn fn;
-    void *arg;              /* inline_arg, or allocated (a copied name lies behind it) */
-    ATOM(uint64_t) id;      /* 0 while free */
+    void *arg;         /* inline_arg, or allocated (a copied name lies behind it) */
+    ATOM(uint64_t) id; /* 0 while free */
     uint32_t arg_bytes;
-    uint32_t open_scopes;   /* that it has opened and not closed */
+    uint32_t open_scopes; /* that it has opened and not closed */
     ATOM(uint8_t) mail_bits;
     int result;
     const char *name;
@@ -131,10 +131,10 @@ struct task {
     /* The rest: what most tasks have nothing of. */
     struct local *locals __attribute__((aligned(64)));
     struct restart_record *restart;
-    char *why;              /* sentence of the last refusal, allocated on first use */
+    char *why; /* sentence of the last refusal, allocated on first use */
     const char *cancel_why;
     struct join_wait *joiner; /* meaningless without a handle */
-    int ignored;            /* suspending calls that failed since it was cancelled */
+    int ignored;              /* suspending calls that failed since it was cancelled */
     struct sanitize_context sanitize;
 } __attribute__((aligned(64)));
 

@@ -95,8 +95,7 @@ int weir_sleep(int64_t ms)
     if (ms == WEIR_FOREVER) return task_park(self, &wait_forever, NULL);
     wait.task = self;
     timer_init(&wait.timer, sleep_over);
-    timer_arm(worker, &wait.timer,
-              time_after_ms(worker->kernel->now_ns(worker->kernel), ms));
+    timer_arm(worker, &wait.timer, time_after_ms(worker->kernel->now_ns(worker->kernel), ms));
     return task_park(self, &wait_sleep, &wait);
 }
 

@@ -17,7 +17,7 @@ struct timer {
 
 void timer_init(struct timer *timer, void (*fire)(struct worker *worker, struct timer *timer));
 void timer_arm(struct worker *worker, struct timer *timer, int64_t at_ns); /* also moves it */
-void timer_disarm(struct worker *worker, struct timer *timer); /* also if not armed */
+void timer_disarm(struct worker *worker, struct timer *timer);             /* also if not armed */
 
 /* now + ms, without overflow; INT64_MAX is never. */
 int64_t time_after_ms(int64_t now_ns, int64_t ms);

@@ -254,7 +254,8 @@ static void show_worker(struct dump *dump, struct worker *worker)
         say(dump, "busy");
         if (current) say_busy_task(dump, current);
         /* A turn begins with a look at the clock and is short unless a task is not. */
-        say(dump, " for %s, not inspected", span(dump->now_ns - atom_load(&worker->turn_began_ns)).text);
+        say(dump, " for %s, not inspected",
+            span(dump->now_ns - atom_load(&worker->turn_began_ns)).text);
         end_line(dump);
         return;
     }

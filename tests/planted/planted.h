@@ -35,21 +35,21 @@ void planted_register(struct planted *keep_planted);
 /* Whether this process runs the mended twin. */
 extern bool mended;
 
-#define PLANTED(name_, where_)                                                               \
-    static int planted_fn_##name_(void *arg);                                                \
-    static struct planted planted_##name_ = {.name = #name_, .where = (where_),              \
-                                             .fn = planted_fn_##name_};                      \
-    __attribute__((constructor)) static void planted_register_##name_(void)                  \
-    {                                                                                        \
-        planted_register(&planted_##name_);                                                  \
-    }                                                                                        \
+#define PLANTED(name_, where_)                                              \
+    static int planted_fn_##name_(void *arg);                               \
+    static struct planted planted_##name_ = {                               \
+        .name = #name_, .where = (where_), .fn = planted_fn_##name_};       \
+    __attribute__((constructor)) static void planted_register_##name_(void) \
+    {                                                                       \
+        planted_register(&planted_##name_);                                 \
+    }                                                                       \
     static int planted_fn_##name_(__attribute__((unused)) void *arg)
 
 /* What must not fail. */
-#define MUST(call)                                                                           \
-    do {                                                                                     \
-        int must_ = (call);                                                                  \
-        if (must_ < 0) planted_give_up(__FILE__, __LINE__, #call, must_);                    \
+#define MUST(call)                                                        \
+    do {                                                                  \
+        int must_ = (call);                                               \
+        if (must_ < 0) planted_give_up(__FILE__, __LINE__, #call, must_); \
     } while (0)
 _Noreturn void planted_give_up(const char *file, int line, const char *call, int error);
 

@@ -3,6 +3,9 @@
 
 #include "planted/planted.h"
 
+/* Often: two accesses in the very same moment may both be overlooked. */
+enum { MANY = 100 };
+
 /* Two sides do the same thing to `value`, without anything that orders them. */
 struct duel {
     struct meeting meeting;
@@ -36,7 +39,7 @@ static int fight_on_both(void (*act)(struct duel *duel))
 
 static void count(struct duel *duel)
 {
-    for (int i = 0; i < 100; i++) duel->value++;
+    for (int i = 0; i < MANY; i++) duel->value++;
 }
 
 PLANTED(counter_on_two_workers, TWO_WORKERS)
@@ -46,7 +49,9 @@ PLANTED(counter_on_two_workers, TWO_WORKERS)
 
 static void make_once(struct duel *duel)
 {
-    if (!duel->made) duel->made = duel;
+    for (int i = 0; i < MANY; i++) {
+        if (!duel->made) duel->made = duel;
+    }
 }
 
 PLANTED(made_at_first_use_on_two_workers, TWO_WORKERS)
@@ -57,7 +62,7 @@ PLANTED(made_at_first_use_on_two_workers, TWO_WORKERS)
 static void format(struct duel *duel)
 {
     static char text[64];
-    (void)snprintf(text, sizeof text, "%ld", duel->value);
+    for (int i = 0; i < MANY; i++) (void)snprintf(text, sizeof text, "%ld", duel->value);
 }
 
 PLANTED(one_buffer_on_two_workers, TWO_WORKERS)
@@ -74,6 +79,18 @@ struct pair {
     ATOM(bool) announced;
 };
 
+static void write_often(struct pair *pair)
+{
+    for (int i = 0; i < MANY; i++) pair->text = 42;
+}
+
+static long read_often(struct pair *pair)
+{
+    long seen = 0;
+    for (int i = 0; i < MANY; i++) seen |= pair->text;
+    return seen;
+}
+
 static int tell(void *arg)
 {
     struct pair *pair = PLANTED_ARG(struct pair, arg);
@@ -84,7 +101,7 @@ static int tell(void *arg)
         return 0;
     }
     planted_meet(&pair->meeting, 0);
-    pair->text = 42;
+    write_often(pair);
     pair->ready = true;
     return 0;
 }
@@ -100,7 +117,7 @@ static int hear(void *arg)
     }
     planted_meet(&pair->meeting, 1);
     while (!pair->ready) MUST(weir_yield());
-    return pair->text < 0 ? -1 : 0;
+    return read_often(pair) < 0 ? -1 : 0;
 }
 
 PLANTED(plain_flag_between_workers, TWO_WORKERS)
@@ -118,7 +135,7 @@ static int read_given(void *arg)
     struct pair *pair = PLANTED_ARG(struct pair, arg);
 
     if (!mended) planted_meet(&pair->meeting, 1);
-    return pair->text < 0 ? -1 : 0;
+    return read_often(pair) < 0 ? -1 : 0;
 }
 
 PLANTED(write_after_spawn_on_another_worker, TWO_WORKERS)
@@ -130,7 +147,7 @@ PLANTED(write_after_spawn_on_another_worker, TWO_WORKERS)
     planted_spawn(scope, 1, read_given, &pair);
     if (!mended) {
         planted_meet(&pair.meeting, 0);
-        pair.text = 1;
+        write_often(&pair);
     }
     return weir_scope_close(scope);
 }
@@ -140,7 +157,7 @@ static int write_given(void *arg)
     struct pair *pair = PLANTED_ARG(struct pair, arg);
 
     if (!mended) planted_meet(&pair->meeting, 1);
-    pair->text = 42;
+    write_often(pair);
     return 0;
 }
 
@@ -156,7 +173,7 @@ PLANTED(result_read_while_the_task_runs_elsewhere, TWO_WORKERS)
     } else {
         planted_meet(&pair.meeting, 0);
     }
-    seen = pair.text;
+    seen = read_often(&pair);
     MUST(weir_scope_close(scope));
     return seen < 0 ? -1 : 0;
 }
@@ -177,7 +194,7 @@ static void *post_then_write(void *arg)
     MUST(weir_post(posting->box, read_given, &pair, sizeof pair));
     if (!mended) {
         planted_meet(&pair->meeting, 0);
-        pair->text = 1;
+        write_often(pair);
     }
     weir_postbox_unref(posting->box);
     return NULL;
@@ -190,8 +207,7 @@ PLANTED(write_after_post, TWO_WORKERS)
     pthread_t thread;
 
     MUST(weir_postbox_open(
-        scope,
-        &(weir_postbox_spec){.name = "planted", .capacity = 4, .overflow = WEIR_REJECT},
+        scope, &(weir_postbox_spec){.name = "planted", .capacity = 4, .overflow = WEIR_REJECT},
         &posting.box));
     MUST(-pthread_create(&thread, NULL, post_then_write, &posting));
     /* Not joined here: that would block the worker that the post comes to. */
@@ -211,7 +227,7 @@ static void write_when_fired(weir_timer *timer, void *arg)
         atom_store_release(&pair->announced, true);
     } else {
         planted_meet(&pair->meeting, 0);
-        pair->text = 42;
+        write_often(pair);
     }
 }
 
@@ -221,7 +237,7 @@ static int read_while_fired(void *arg)
 
     if (!mended) planted_meet(&pair->meeting, 1);
     while (mended && !atom_load_acquire(&pair->announced)) MUST(weir_yield());
-    return pair->text < 0 ? -1 : 0;
+    return read_often(pair) < 0 ? -1 : 0;
 }
 
 /* A callback is ordered with the tasks of its own worker, not with others. */

@@ -64,12 +64,13 @@ static int use_handles(weir_scope *scope)
 
 static int use_belongings(weir_scope *scope)
 {
+    static ATOM(int) ran; /* outlives us: what was posted runs although we stop waiting */
+    ATOM(int) *pointer = &ran;
     weir_postbox *box;
     weir_timer *timer;
     int fired = 0, r;
-    ATOM(int) ran = 0;
-    ATOM(int) *pointer = &ran;
 
+    atom_store(&ran, 0);
     r = weir_timer_open(scope, &(weir_timer_spec){.name = "t", .on_fire = fire, .keep_arg = &fired},
                         &timer);
     if (r < 0) return r;
@@ -79,7 +80,7 @@ static int use_belongings(weir_scope *scope)
     if (r == 0) {
         while (r == 0 && fired == 0) r = weir_sleep(1);
         if (r == 0) r = weir_post(box, post_one, &pointer, sizeof pointer);
-        while (r == 0 && ran == 0) r = weir_sleep(1);
+        while (r == 0 && atom_load(&ran) == 0) r = weir_sleep(1);
         weir_postbox_unref(box);
     }
     if (fired == 0) weir_timer_close(timer);

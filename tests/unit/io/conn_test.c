@@ -452,7 +452,7 @@ TEST(after_a_short_read_the_next_one_waits_without_trying)
 /* A task reads until the end or an error; what it got, and how it ended. */
 struct reading {
     weir_conn *conn;
-    int reads;
+    ATOM(int) reads;
     char text[16];
     ssize_t last;
     bool drained; /* after the first read */

@@ -105,7 +105,7 @@ static void await_queued(struct blocking *executor, size_t count)
 
 static int bounds(void *arg)
 {
-    struct blocking executor;
+    static struct blocking executor; /* not on a stack: other workers use it */
     struct gate gate;
     weir_scope *scope = open_scope("bounds", WEIR_FAIL_FAST);
     weir_scope *rejected = open_scope("rejected", WEIR_COLLECT);
@@ -141,7 +141,7 @@ TEST(executor_keeps_its_threads_and_queue_within_their_bounds)
 
 static int cancel_calls(void *arg)
 {
-    struct blocking executor;
+    static struct blocking executor; /* not on a stack: other workers use it */
     struct gate gate;
     weir_scope *scope = open_scope("cancelled", WEIR_FAIL_FAST);
     struct work work = {&executor, &gate, false, WEIR_ECANCELED};
@@ -175,7 +175,7 @@ TEST(cancel_removes_queued_calls_and_orphans_the_running_one)
 
 static int finish_calls(void *arg)
 {
-    struct blocking executor;
+    static struct blocking executor; /* not on a stack: other workers use it */
     struct gate gate;
     weir_scope *scope = open_scope("finished", WEIR_FAIL_FAST);
     struct work work = {&executor, &gate, true, 0};
@@ -202,7 +202,7 @@ TEST(call_that_must_finish_is_not_cut_short)
 
 static int without_threads(void *arg)
 {
-    struct blocking executor;
+    static struct blocking executor; /* not on a stack: other workers use it */
     struct gate gate;
     struct work work = {&executor, &gate, false, -EAGAIN};
 

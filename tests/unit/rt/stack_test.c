@@ -282,9 +282,15 @@ TEST(runtimes_max_tasks_is_exact_and_recovers)
         int max_tasks;
         struct cap cap;
     } rows[] = {
-        {1, 10, {-1, 9, 0}},         {1, 1, {-1, 0, 0}},           {1, 700, {-1, 699, 0}},
-        {2, 10, {-1, 9, 0}},         {2, 10, {1, 9, 0}}, /* they end on the other worker */
-        {2, 700, {1, 699, 0}},       {1, 10, {-1, 9, 256 * 1024}}, /* of another class than the default */
+        {1, 10, {-1, 9, 0}},
+        {1, 1, {-1, 0, 0}},
+        {1, 700, {-1, 699, 0}},
+        {2, 10, {-1, 9, 0}},
+        /* These end on the other worker. */
+        {2, 10, {1, 9, 0}},
+        {2, 700, {1, 699, 0}},
+        /* These have stacks of another class than the default. */
+        {1, 10, {-1, 9, 256 * 1024}},
         {2, 10, {1, 9, 256 * 1024}},
     };
 
