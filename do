@@ -17,7 +17,8 @@ usage: ./do COMMAND
 
   run                    build and run the echo server example, with live figures
   test                   build and run the default tests (under 10 minutes on 2 cores)
-  test --all             every compiler, sanitizer, switch mode and long test, and `check`
+  test --all             every compiler, sanitizer, switch mode and long test, races planted for
+                         ThreadSanitizer to find, and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
@@ -313,6 +314,8 @@ test_rest() {
     for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
         if built $kind; then
             tests $kind $kind 500 2
+            suite "$kind-planted" 120 "build/$kind/tests/weir-planted"
+            case $kind in *-strict) tests $kind "$kind-1" 500 1 ;; esac
         fi
     done
     if built release; then

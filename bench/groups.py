@@ -115,6 +115,7 @@ GROUPS = {
         Row("yield_2", TASKS, 10_000_000, 1_000_000),
         Row("timer_insert", TIMERS, 1_000_000, 100_000),
         Row("timer_churn", TIMERS, 1_000_000, 100_000),
+        Row("timer_churn_random", TIMERS, 1_000_000, 100_000),
         Row("timer_new", TIMERS, 1_000_000, 100_000),
         Row(
             "parked_million",

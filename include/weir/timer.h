@@ -38,7 +38,9 @@ WEIR_API WEIR_MUST_USE int weir_timer_open_sized(weir_scope *scope, size_t spec_
 #define weir_timer_open(scope, ...) \
     weir_timer_open_sized((scope), sizeof(weir_timer_spec), __VA_ARGS__)
 
-/* weir_timer_start - fire once, `after_ms` from now; a running timer is set anew. */
+/* weir_timer_start - fire once, `after_ms` from now; a running timer is set anew. "Now"
+ * is the worker's last look at the clock: it may lie a tick of the system (1 to 10 ms)
+ * back, so a timer may fire that much early. For exact times use weir_sleep. */
 WEIR_API void weir_timer_start(weir_timer *timer, int64_t after_ms);
 
 /* weir_timer_stop - do not fire. Returns whether the timer was running. */

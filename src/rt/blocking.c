@@ -90,6 +90,15 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+size_t blocking_orphan_count(struct blocking *executor)
+{
+    size_t count;
+    (void)pthread_mutex_lock(&executor->mutex);
+    count = executor->orphan_count;
+    (void)pthread_mutex_unlock(&executor->mutex);
+    return count;
+}
+
 int blocking_deinit(struct blocking *executor, int64_t wait_ms)
 {
     /* The real clock, whatever clock the runtime runs on: threads really wait. */

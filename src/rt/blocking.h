@@ -81,6 +81,9 @@ int blocking_init(struct blocking *executor, const char *name, const struct kern
  * still stuck after that; their memory is then left alone for good. */
 int blocking_deinit(struct blocking *executor, int64_t wait_ms);
 
+/* Calls that run on although their callers have gone on. Any thread. */
+size_t blocking_orphan_count(struct blocking *executor);
+
 /* Run the call and wait for it. 0: it is done, the caller reads its results from
  * `call` and calls discard. Any error (WEIR_EOVERLOAD, WEIR_ECANCELED,
  * WEIR_ETIMEDOUT, -EAGAIN: no thread): the call is not the caller's any more.

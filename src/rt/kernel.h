@@ -53,6 +53,9 @@ struct kernel {
 
     /* Time and chance. `choose` may be NULL: always 0, the fair default. */
     int64_t (*now_ns)(const struct kernel *kernel);
+    /* The same clock, a tick of the system (1 to 10 ms) behind at most, for a fraction of
+     * the price; NULL: there is none. */
+    int64_t (*coarse_now_ns)(const struct kernel *kernel);
     void (*random)(const struct kernel *kernel, void *data, size_t bytes);
     unsigned (*choose)(const struct kernel *kernel, enum choice kind, unsigned n);
 

@@ -137,6 +137,14 @@ static int copy_argument(struct task *task, const weir_task_spec *spec, bool nam
     return 0;
 }
 
+static inline void prefetch_task(const struct task *task)
+{
+    __builtin_prefetch(task, 1);
+    __builtin_prefetch((const char *)task + 64, 1);
+    __builtin_prefetch((const char *)task + 128, 1);
+    __builtin_prefetch((const char *)task + 192, 1);
+}
+
 /* Take the first free task and make it a new one of the scope; its name, argument and
  * choices are set by the caller. */
 static inline __attribute__((always_inline)) struct task *take_free(struct worker *worker,
@@ -149,7 +157,8 @@ static inline __attribute__((always_inline)) struct task *take_free(struct worke
 
     worker->free_tasks = task->run_next;
     worker->free_task_count--;
-    task_set_state(task, TASK_NEW);
+    prefetch_task(task->run_next); /* for the spawn after this one */
+    task_step_state(task, TASK_FREE, TASK_NEW);
     task->attention = 0;
     task->place = (uint8_t)scope->place;
     task->has_handle = false;
@@ -216,7 +225,6 @@ static __attribute__((noinline)) void release_extras(struct task *task)
     task->restart = NULL;
     task->why = NULL;
     task->locals = NULL;
-    task->cancel_why = NULL;
     task->ignored = 0;
     task->has_extras = false;
 }
@@ -565,13 +573,38 @@ static inline bool spawn_plain(struct worker *worker, weir_scope *scope, const c
     task->name = name;
     task->arg = task->inline_arg;
     task->arg_bytes = (uint32_t)arg_bytes;
-    if (arg_bytes > 0) memcpy(task->inline_arg, arg, arg_bytes);
+    if (arg_bytes == sizeof(void *)) {
+        memcpy(task->inline_arg, arg, sizeof(void *)); /* the usual case: one move */
+    } else if (arg_bytes > 0) {
+        memcpy(task->inline_arg, arg, arg_bytes);
+    }
     scope->live++;
     list_add_tail(&scope->children, &task->sibling);
     scope_unlock(scope);
     sanitize_release(task);
-    worker_place(worker, task);
+    if (!scope->shared) {
+        run_queue_push(&worker->ready, task);
+    } else {
+        worker_place(worker, task);
+    }
     return true;
+}
+
+/* Apart, so that the common path has no spec on its stack. */
+static __attribute__((noinline)) int spawn_named_slowly(weir_scope *scope, const char *name,
+                                                        weir_task_fn fn, const void *arg,
+                                                        size_t arg_bytes)
+{
+    weir_task_spec spec = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name};
+    return spawn_any(scope, &spec, true, NULL);
+}
+
+static __attribute__((noinline)) int refuse_named(weir_scope *scope, const char *name,
+                                                  weir_task_fn fn, const void *arg,
+                                                  size_t arg_bytes)
+{
+    weir_task_spec spec = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes};
+    return check_spec(scope, &spec, name);
 }
 
 int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const void *arg,
@@ -585,8 +618,7 @@ int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const
     scope_check(scope, "weir_spawn");
     if (!name) name = "task";
     if (__builtin_expect(!fn || arg_bytes > WEIR_ARG_BYTES_MAX || (arg_bytes > 0 && !arg), 0)) {
-        weir_task_spec bad = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes};
-        return check_spec(scope, &bad, name);
+        return refuse_named(scope, name, fn, arg, arg_bytes);
     }
     self = atom_load(&worker->current);
     if (__builtin_expect(self != NULL, 1)) {
@@ -596,9 +628,10 @@ int weir_spawn_named(weir_scope *scope, const char *name, weir_task_fn fn, const
         worker_touched(worker);
     }
     if (spawn_plain(worker, scope, name, fn, arg, arg_bytes)) return 0;
-    return spawn_any(scope,
-                     &(weir_task_spec){.fn = fn, .arg = arg, .arg_bytes = arg_bytes, .name = name},
-                     true, NULL);
+    r = spawn_named_slowly(scope, name, fn, arg, arg_bytes);
+    /* Not a tail call: a task that is parked in here is shown to be in weir_spawn. */
+    __asm__ volatile("");
+    return r;
 }
 
 int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes, const weir_task_spec *given,

@@ -362,15 +362,15 @@ static void deliver_last_mail(weir_runtime *runtime)
 static int runtime_end(weir_runtime *runtime)
 {
     struct worker *worker = &runtime->workers[0];
-    uint64_t orphans = runtime->files.orphan_count + runtime->names.orphan_count;
+    size_t orphans =
+        blocking_orphan_count(&runtime->files) + blocking_orphan_count(&runtime->names);
     int result = scope_result(runtime->root);
     int stuck_files;
     int stuck_names;
 
     deliver_last_mail(runtime);
     if (orphans > 0) {
-        log_write(runtime, WEIR_LOG_WARNING, NULL, "%llu orphaned calls are still running",
-                  (unsigned long long)orphans);
+        log_write(runtime, WEIR_LOG_WARNING, NULL, "%zu orphaned calls are still running", orphans);
     }
     stuck_files = blocking_deinit(&runtime->files, runtime->drain_ms);
     stuck_names = blocking_deinit(&runtime->names, runtime->drain_ms);

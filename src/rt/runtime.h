@@ -36,6 +36,17 @@ struct run_queue {
     struct task *tail;
 };
 
+static inline void run_queue_push(struct run_queue *queue, struct task *task)
+{
+    task->run_next = NULL;
+    if (queue->tail) {
+        queue->tail->run_next = task;
+    } else {
+        queue->head = task;
+    }
+    queue->tail = task;
+}
+
 enum worker_rest { WORKER_AWAKE, WORKER_SLEEPING };
 
 struct worker {

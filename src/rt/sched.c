@@ -33,17 +33,6 @@ _Thread_local struct worker *worker_current __attribute__((tls_model("initial-ex
 
 /* ---- Run queues ---- */
 
-static inline void queue_push(struct run_queue *queue, struct task *task)
-{
-    task->run_next = NULL;
-    if (queue->tail) {
-        queue->tail->run_next = task;
-    } else {
-        queue->head = task;
-    }
-    queue->tail = task;
-}
-
 /* `next` runs next. By then its neighbour's stack and the task behind that should be
  * on their way from memory: with many tasks each is a cache miss, and mostly a miss
  * of the page tables too. */
@@ -95,13 +84,13 @@ static unsigned queue_count(const struct run_queue *queue)
 
 void worker_requeue(struct worker *worker, struct task *task)
 {
-    queue_push(&worker->ready, task);
+    run_queue_push(&worker->ready, task);
 }
 
 void worker_ready(struct worker *worker, struct task *task)
 {
     task_set_state(task, TASK_READY);
-    queue_push(&worker->ready, task);
+    run_queue_push(&worker->ready, task);
 }
 
 /* ---- Placing new tasks, and taking them from others ---- */
@@ -123,7 +112,7 @@ static void wake_somebody(struct worker *worker)
 static void place_anywhere(struct worker *worker, struct task *task)
 {
     lock_acquire(&worker->fresh_lock);
-    queue_push(&worker->fresh, task);
+    run_queue_push(&worker->fresh, task);
     /* See the top: the task is visible before we look for a sleeper. */
     atom_store_total(&worker->fresh_count, atom_load(&worker->fresh_count) + 1);
     lock_release(&worker->fresh_lock);
@@ -137,7 +126,7 @@ void worker_place(struct worker *worker, struct task *task)
 {
     if (!worker->shared || task->place == WEIR_PLACE_HERE ||
         (task->place == WEIR_PLACE_WORKER && task->target_worker == worker->index)) {
-        queue_push(&worker->ready, task);
+        run_queue_push(&worker->ready, task);
     } else if (task->place == WEIR_PLACE_WORKER) {
         struct worker *target = &worker->runtime->workers[task->target_worker];
         (void)atom_or(&task->mail_bits, MAIL_START);
@@ -168,13 +157,13 @@ static bool steal_from(struct worker *worker, struct worker *victim)
     lock_acquire(&victim->fresh_lock);
     count = (atom_load(&victim->fresh_count) + 1) / 2;
     if (count > STEAL_MAX) count = STEAL_MAX;
-    for (unsigned i = 0; i < count; i++) queue_push(&taken, queue_pop(&victim->fresh));
+    for (unsigned i = 0; i < count; i++) run_queue_push(&taken, queue_pop(&victim->fresh));
     atom_store(&victim->fresh_count, atom_load(&victim->fresh_count) - count);
     lock_release(&victim->fresh_lock);
     if (count == 0) return false;
 
     lock_acquire(&worker->fresh_lock);
-    for (unsigned i = 0; i < count; i++) queue_push(&worker->fresh, queue_pop(&taken));
+    for (unsigned i = 0; i < count; i++) run_queue_push(&worker->fresh, queue_pop(&taken));
     atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + count);
     lock_release(&worker->fresh_lock);
     atom_store(&worker->tasks_stolen, atom_load(&worker->tasks_stolen) + count);
@@ -270,8 +259,12 @@ static __attribute__((noinline)) void start_on_stack(struct worker *worker, stru
 /* Make the task the running one; it has a stack when this returns. */
 static inline void enter(struct worker *worker, struct task *task)
 {
-    if (task->state == TASK_NEW) start_on_stack(worker, task);
-    task_set_state(task, TASK_RUNNING);
+    if (__builtin_expect(task->state == TASK_NEW, 0)) {
+        start_on_stack(worker, task);
+        task_step_state(task, TASK_NEW, TASK_RUNNING);
+    } else {
+        task_step_state(task, TASK_READY, TASK_RUNNING);
+    }
     task->budget = TASK_BUDGET;
     atom_store(&worker->current, task);
 }
@@ -326,27 +319,32 @@ int task_park(struct task *self, const struct wait_kind *kind, void *object)
     self->wait.kind = kind;
     self->wait.object = object;
     self->wait.since_ns = worker->now_ns;
-    task_set_state(self, TASK_PARKED);
+    task_step_state(self, TASK_RUNNING, TASK_PARKED);
     leave(worker, self);
     self->wait.kind = NULL;
     return self->wake_result;
 }
 
+static inline __attribute__((always_inline)) void yield(struct worker *worker, struct task *self)
+{
+    task_step_state(self, TASK_RUNNING, TASK_READY);
+    run_queue_push(&worker->ready, self);
+    leave(worker, self);
+}
+
 void task_yield(struct task *self)
 {
-    struct worker *worker = worker_self();
-    task_set_state(self, TASK_READY);
-    worker_requeue(worker, self);
-    leave(worker, self);
+    yield(worker_self(), self);
 }
 
 int weir_yield(void)
 {
-    struct task *self = task_self();
+    struct worker *worker = worker_self();
+    struct task *self = worker ? atom_load(&worker->current) : NULL;
 
-    if (!self) return refuse_no_task("weir_yield");
+    if (__builtin_expect(!self, 0)) return refuse_no_task("weir_yield");
     if (__builtin_expect(self->attention & ATTENTION_HOOK, 0)) task_offer_cancel_point();
-    task_yield(self);
+    yield(worker, self);
     if (__builtin_expect((self->attention & SIGNAL_INTERRUPTS) == 0, 1)) return 0;
     return task_interrupted(self, false);
 }

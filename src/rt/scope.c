@@ -384,6 +384,7 @@ void scope_signal(weir_scope *scope, uint8_t signals, enum weir_cause cause, int
     }
     scope_signal_locked(scope, signals, cause, error, why);
     scope_unlock(scope);
+    task_refresh_self();
     mail_deliver_local(worker_self());
 }
 
@@ -465,6 +466,7 @@ void weir_scope_stop(weir_scope *scope, int64_t grace_ms)
         }
     }
     scope_unlock(scope);
+    task_refresh_self();
     mail_deliver_local(worker);
 }
 

@@ -79,6 +79,13 @@ void task_mail(struct task *task, unsigned bits)
     }
 }
 
+void task_refresh_self(void)
+{
+    struct worker *worker = worker_self();
+    struct task *self = atom_load(&worker->current);
+    if (self) block_refresh(worker, self);
+}
+
 void task_wake(struct task *task, int result)
 {
     struct worker *self = worker_self();
@@ -324,12 +331,13 @@ int weir_task_cancel(weir_task handle, const char *why)
     if (!handle_lock(handle, &task, &scope)) return WEIR_ECLOSED;
     alive = !task->ended;
     if (alive && !(atom_load(&task->base.own) & SIGNAL_CANCELLED)) {
+        /* Before the signal, by which it is read; what a former life left is never. */
         task->cancel_why = why ? why : "";
-        task->has_extras = true;
         (void)atom_or(&task->base.own, SIGNAL_CANCELLED);
         task_mail(task, MAIL_REFRESH);
     }
     handle_unlock(scope);
+    task_refresh_self();
     mail_deliver_local(worker);
     return alive ? 0 : WEIR_ECLOSED;
 }

@@ -155,6 +155,13 @@ static inline void task_set_state(struct task *task, enum task_state state)
     task->state = (uint8_t)state;
 }
 
+/* The same for a caller that knows where the task comes from: on hot paths. */
+static inline void task_step_state(struct task *task, enum task_state from, enum task_state to)
+{
+    assert(task->state == from);
+    task->state = (uint8_t)to;
+}
+
 /* Park the running task until task_wake; returns the wake-up's result, or the
  * error of an interruption. The caller has already registered it with whatever
  * wakes it, and has called task_enter. */
@@ -182,6 +189,11 @@ void task_deliver_mail(struct worker *worker, struct mail *mail);
 /* Tell a task that its signals changed; from any worker, its scope's lock held or
  * the task otherwise kept alive. Delivered by mail. */
 void task_mail(struct task *task, unsigned bits);
+
+/* The calling task, if there is one, looks at its signals now: mail to it may be under
+ * way from another worker already, and what it calls next must not succeed once it has
+ * been cancelled by itself. */
+void task_refresh_self(void);
 
 /* What a suspending call is about to do. */
 enum task_entry {

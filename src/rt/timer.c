@@ -101,19 +101,22 @@ int weir_sleep(int64_t ms)
 
 /* ---- Timers for programs ---- */
 
+/* Starting and stopping touch the first cache line only. */
 struct weir_timer {
-    struct belonging belonging;
     struct timer timer;
+    struct worker *worker;
+    weir_scope *scope; /* NULL: closed */
+    const char *name;
+    struct belonging belonging;
     weir_timer_fn on_fire;
     void *arg;
-    const char *name;
     struct weir_timer *free_next;
-};
+} __attribute__((aligned(64)));
 
 enum { TIMER_SLAB_COUNT = 64 };
 struct timer_slab {
     struct timer_slab *next;
-    struct weir_timer timers[TIMER_SLAB_COUNT];
+    unsigned char memory[]; /* timers, from the first aligned address on */
 };
 
 static void timer_fired(struct worker *worker, struct timer *timer)
@@ -142,6 +145,7 @@ static void timer_release(struct worker *worker, struct belonging *belonging)
 {
     struct weir_timer *timer = container_of(belonging, struct weir_timer, belonging);
     timer_disarm(worker, &timer->timer);
+    timer->scope = NULL;
     if (scope_forget(belonging)) timer_free(worker, timer);
 }
 
@@ -170,13 +174,18 @@ static struct weir_timer *timer_alloc(struct worker *worker)
 {
     struct weir_timer *timer = worker->free_timers;
     if (!timer) {
-        struct timer_slab *slab = mem_alloc_zeroed(sizeof *slab);
+        size_t alignment = _Alignof(struct weir_timer);
+        size_t bytes = TIMER_SLAB_COUNT * sizeof *timer + alignment;
+        struct timer_slab *slab = mem_alloc_zeroed(sizeof *slab + bytes);
         if (!slab) return NULL;
+        uintptr_t first = ((uintptr_t)slab->memory + alignment - 1) & ~(uintptr_t)(alignment - 1);
         lock_acquire(&worker->runtime->memory_lock);
         slab->next = worker->runtime->timer_slabs;
         worker->runtime->timer_slabs = slab;
         lock_release(&worker->runtime->memory_lock);
-        for (unsigned i = 0; i < TIMER_SLAB_COUNT; i++) timer_free(worker, &slab->timers[i]);
+        for (unsigned i = 0; i < TIMER_SLAB_COUNT; i++) {
+            timer_free(worker, (struct weir_timer *)first + i);
+        }
         timer = worker->free_timers;
     }
     worker->free_timers = timer->free_next;
@@ -211,8 +220,11 @@ int weir_timer_open_sized(weir_scope *scope, size_t spec_bytes, const weir_timer
     timer->on_fire = spec.on_fire;
     timer->arg = spec.keep_arg;
     timer_init(&timer->timer, timer_fired);
+    timer->worker = worker;
+    timer->scope = scope;
     r = scope_own(scope, worker, &timer->belonging, &timer_kind);
     if (r < 0) {
+        timer->scope = NULL;
         timer_free(worker, timer);
         return r;
     }
@@ -223,21 +235,30 @@ int weir_timer_open_sized(weir_scope *scope, size_t spec_bytes, const weir_timer
 static struct worker *timer_worker(weir_timer *timer, const char *call)
 {
     struct worker *worker = worker_self();
-    if (!timer->belonging.scope) misuse("%s: timer '%s' is closed", call, timer->name);
-    if (timer->belonging.worker != worker) {
-        misuse("%s: timer '%s' belongs to worker %u", call, timer->name,
-               timer->belonging.worker ? timer->belonging.worker->index : 0);
+    if (!timer->scope) misuse("%s: timer '%s' is closed", call, timer->name);
+    if (timer->worker != worker) {
+        misuse("%s: timer '%s' belongs to worker %u", call, timer->name, timer->worker->index);
     }
     return worker;
+}
+
+/* The worker's last look at the clock, or a tick of the system behind, whichever is
+ * later: good enough for a callback, and much cheaper than the clock itself. */
+static int64_t recent_now_ns(struct worker *worker)
+{
+    const struct kernel *kernel = worker->kernel;
+    int64_t coarse_ns;
+
+    if (!kernel->coarse_now_ns) return kernel->now_ns(kernel);
+    coarse_ns = kernel->coarse_now_ns(kernel);
+    return coarse_ns > worker->now_ns ? coarse_ns : worker->now_ns;
 }
 
 void weir_timer_start(weir_timer *timer, int64_t after_ms)
 {
     struct worker *worker = timer_worker(timer, "weir_timer_start");
-    weir_scope *scope = timer->belonging.scope;
-    int64_t at_ns = time_after_ms(worker->kernel->now_ns(worker->kernel), after_ms);
-    if (atom_load(&scope->children_signals) & SIGNAL_CANCELLED) return;
-    timer_arm(worker, &timer->timer, at_ns);
+    if (atom_load(&timer->scope->children_signals) & SIGNAL_CANCELLED) return;
+    timer_arm(worker, &timer->timer, time_after_ms(recent_now_ns(worker), after_ms));
     worker_touched(worker);
 }
 

@@ -30,10 +30,10 @@ static void on_fire(weir_timer *timer, void *arg)
 }
 
 /* The call is refused, and says why. */
-#define CHECK_FORKED(call, name)                                                      \
-    do {                                                                              \
-        CHECK_INT((call), ==, WEIR_ENOTASK);                                          \
-        CHECK_CONTAINS(weir_why(), name);                                             \
+#define CHECK_FORKED(call, name)                                                       \
+    do {                                                                               \
+        CHECK_INT((call), ==, WEIR_ENOTASK);                                           \
+        CHECK_CONTAINS(weir_why(), name);                                              \
         CHECK_CONTAINS(weir_why(), "this process was forked from one that runs weir"); \
     } while (0)
 
@@ -62,14 +62,14 @@ static void try_runtime_calls(struct world *world)
     CHECK_FORKED(weir_scope_close(world->scope), "weir_scope_close");
     CHECK_FORKED(weir_stop(0), "weir_stop");
     CHECK_FORKED(weir_local_set(&key, &value, sizeof value), "weir_local_set");
-    CHECK_FORKED(weir_timer_open(world->scope,
-                                 &(weir_timer_spec){.name = "t", .on_fire = on_fire}, &timer),
-                 "weir_timer_open");
-    CHECK_FORKED(weir_postbox_open(world->scope,
-                                   &(weir_postbox_spec){
-                                       .name = "b", .capacity = 1, .overflow = WEIR_REJECT},
-                                   &box),
-                 "weir_postbox_open");
+    CHECK_FORKED(
+        weir_timer_open(world->scope, &(weir_timer_spec){.name = "t", .on_fire = on_fire}, &timer),
+        "weir_timer_open");
+    CHECK_FORKED(
+        weir_postbox_open(world->scope,
+                          &(weir_postbox_spec){.name = "b", .capacity = 1, .overflow = WEIR_REJECT},
+                          &box),
+        "weir_postbox_open");
     CHECK_FORKED(weir_post(world->box, nothing, NULL, 0), "weir_post");
     CHECK(weir_task_self().ref == NULL);
     CHECK_STR(weir_task_name(), "");
@@ -105,12 +105,15 @@ static void try_io_calls(struct world *world)
     CHECK_FORKED(weir_path_list("/", 1000, &listing), "weir_path_list");
 }
 
+/* ThreadSanitizer allows a forked process no thread. */
+enum { CHILD_WORKERS = WEIR_TSAN ? 1 : 2 };
+
 static int run_in_child(void *arg)
 {
     ATOM(int) *ran = arg;
 
     CHECK_OK(weir_yield());
-    CHECK_INT(weir_worker_count(), ==, 2);
+    CHECK_INT(weir_worker_count(), ==, CHILD_WORKERS);
     (void)atom_add(ran, 1);
     return 7;
 }
@@ -122,8 +125,8 @@ static void live_in_child(void *arg)
     try_runtime_calls(arg);
     try_io_calls(arg);
     /* A runtime of its own, signals included, and again told apart afterwards. */
-    CHECK_INT(weir_run(&(weir_config){.workers = 2, .signals = WEIR_SIGNAL_DRAIN}, run_in_child,
-                       &ran),
+    CHECK_INT(weir_run(&(weir_config){.workers = CHILD_WORKERS, .signals = WEIR_SIGNAL_DRAIN},
+                       run_in_child, &ran),
               ==, 7);
     CHECK_INT(atom_load(&ran), ==, 1);
     CHECK_FORKED(weir_yield(), "weir_yield");
@@ -146,7 +149,8 @@ static void open_world(struct world *world)
     weir_conn *other;
 
     *world = (struct world){.scope = open_scope("world", WEIR_FAIL_FAST)};
-    world->task = spawn_at(world->scope, weir_worker_count() - 1, "sleeper", wait_to_be_told, NULL, 0);
+    world->task =
+        spawn_at(world->scope, weir_worker_count() - 1, "sleeper", wait_to_be_told, NULL, 0);
     CHECK_OK(weir_postbox_open(
         world->scope, &(weir_postbox_spec){.name = "b", .capacity = 9, .overflow = WEIR_REJECT},
         &world->box));
@@ -330,8 +334,8 @@ static int exec_with_everything_open(void *arg)
     WEIR_DEADLINE(10000) {
         scope = open_scope("exec", WEIR_FAIL_FAST);
         CHECK_OK(weir_listen(&(weir_listen_spec){.address = "tcp:127.0.0.1:0"}, &listener));
-        CHECK_OK(weir_listen(
-            &(weir_listen_spec){.address = "tcp:127.0.0.1:0", .per_worker = true}, &shared));
+        CHECK_OK(weir_listen(&(weir_listen_spec){.address = "tcp:127.0.0.1:0", .per_worker = true},
+                             &shared));
         CHECK_OK(weir_listener_address(listener, &bound));
         weir_address_format(&bound, address, sizeof address);
         CHECK_OK(weir_connect(address, &client));
@@ -340,8 +344,8 @@ static int exec_with_everything_open(void *arg)
         CHECK_OK(weir_socketpair(&a, &b));
         CHECK_OK(weir_udp_open("udp:127.0.0.1:0", &udp));
         CHECK_OK(weir_file_open("/dev/null", O_RDWR, 0, &file));
-        CHECK_OK(weir_conn_idle(
-            scope, a, &(weir_idle_spec){.on_ready = call_when_idle, .idle_ms = 60000}));
+        CHECK_OK(weir_conn_idle(scope, a,
+                                &(weir_idle_spec){.on_ready = call_when_idle, .idle_ms = 60000}));
         list_descriptors(after);
         CHECK_STR(after, before);
         CHECK_OK(weir_file_close(file));

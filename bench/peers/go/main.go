@@ -137,9 +137,9 @@ func yieldMeasured(tasks, n int) (time.Duration, int) {
 func fired() {}
 
 // timersMeasured inserts n timers, and with churn > 0 measures that many pairs
-// of cancel and insert instead. A pair is Stop and Reset of the same timer,
+// of cancel and insert instead, in order or at random. A pair is Stop and Reset of the same timer,
 // which saves Go the allocation that a second AfterFunc would cost.
-func timersMeasured(n, churn int) time.Duration {
+func timersMeasured(n, churn int, atRandom bool) time.Duration {
 	random := random(88172645463325252)
 	timers := make([]*time.Timer, n)
 	runtime.GC()
@@ -152,7 +152,11 @@ func timersMeasured(n, churn int) time.Duration {
 		runtime.GC()
 		begin = time.Now()
 		for i := 0; i < churn; i++ {
-			timer := timers[random.next()%uint64(n)]
+			victim := uint64(i)
+			if atRandom {
+				victim = random.next() % uint64(n)
+			}
+			timer := timers[victim]
 			timer.Stop()
 			timer.Reset(random.delay())
 		}
@@ -214,9 +218,11 @@ func run(b *bench) error {
 		elapsed, ops = yieldMeasured(2, b.n)
 	case "timer_insert", "timer_new":
 		// One and the same: Go has no timer without an allocation.
-		elapsed = timersMeasured(b.n, 0)
+		elapsed = timersMeasured(b.n, 0, false)
 	case "timer_churn":
-		elapsed = timersMeasured(b.n, b.n)
+		elapsed = timersMeasured(b.n, b.n, false)
+	case "timer_churn_random":
+		elapsed = timersMeasured(b.n, b.n, true)
 	case "parked_million":
 		return parkedMillion(b)
 	default:

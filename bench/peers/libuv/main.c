@@ -78,7 +78,7 @@ static void run_timer_new(const struct bench *bench)
     insert_measured(bench, false);
 }
 
-static void run_timer_churn(const struct bench *bench)
+static void churn(const struct bench *bench, bool at_random)
 {
     struct timers timers;
     int64_t begin_ns;
@@ -87,7 +87,7 @@ static void run_timer_churn(const struct bench *bench)
     timers_insert(&timers, bench);
     begin_ns = bench_now_ns();
     for (size_t i = 0; i < bench->n; i++) {
-        size_t victim = bench_random(&timers.random) % bench->n;
+        size_t victim = at_random ? bench_random(&timers.random) % bench->n : i;
 
         check(bench, "uv_timer_stop", uv_timer_stop(&timers.timer[victim]));
         timer_start(&timers, bench, victim);
@@ -96,10 +96,21 @@ static void run_timer_churn(const struct bench *bench)
     timers_deinit(&timers, bench);
 }
 
+static void run_timer_churn(const struct bench *bench)
+{
+    churn(bench, false);
+}
+
+static void run_timer_churn_random(const struct bench *bench)
+{
+    churn(bench, true);
+}
+
 static const struct bench_workload workloads[] = {
     {"timer_insert", 1000000, run_timer_insert},
     {"timer_new", 1000000, run_timer_new},
     {"timer_churn", 1000000, run_timer_churn},
+    {"timer_churn_random", 1000000, run_timer_churn_random},
     {0},
 };
 

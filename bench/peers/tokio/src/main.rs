@@ -159,8 +159,8 @@ async fn prime_driver() -> JoinHandle<()> {
 }
 
 /// Inserts n timers, and with churn > 0 measures that many pairs of cancel and
-/// insert instead. With `touch` their memory is resident before the clock runs.
-async fn timers_measured(n: usize, touch: bool, churn: usize) -> Duration {
+/// insert instead, in order or at random. With `touch` their memory is resident before the clock runs.
+async fn timers_measured(n: usize, touch: bool, churn: usize, at_random: bool) -> Duration {
     let early = prime_driver().await;
     let mut random = Random(88_172_645_463_325_252);
     let base = Deadline::now();
@@ -179,8 +179,12 @@ async fn timers_measured(n: usize, touch: bool, churn: usize) -> Duration {
 
     if churn > 0 {
         let begin = Instant::now();
-        for _ in 0..churn {
-            let victim = (random.next() % n as u64) as usize;
+        for i in 0..churn {
+            let victim = if at_random {
+                (random.next() % n as u64) as usize
+            } else {
+                i
+            };
             // Dropping the old value takes it out of the wheel.
             timers[victim] = sleep_until(random.deadline(base));
             poll_once(&mut timers[victim]);
@@ -229,9 +233,10 @@ async fn run(bench: Bench) -> Result<(), String> {
         "spawn_yield_join" => (spawn_measured(n, true).await, n),
         "yield_1000" => yield_measured(YIELDING_MANY, n).await,
         "yield_2" => yield_measured(2, n).await,
-        "timer_insert" => (timers_measured(n, true, 0).await, n),
-        "timer_new" => (timers_measured(n, false, 0).await, n),
-        "timer_churn" => (timers_measured(n, true, n).await, n),
+        "timer_insert" => (timers_measured(n, true, 0, false).await, n),
+        "timer_new" => (timers_measured(n, false, 0, false).await, n),
+        "timer_churn" => (timers_measured(n, true, n, false).await, n),
+        "timer_churn_random" => (timers_measured(n, true, n, true).await, n),
         "parked_million" => {
             parked_million(&bench).await;
             return Ok(());
