@@ -114,8 +114,8 @@ GROUPS = {
         Row("yield_1000", TASKS, 10_000_000, 1_000_000),
         Row("yield_2", TASKS, 10_000_000, 1_000_000),
         Row("timer_insert", TIMERS, 1_000_000, 100_000),
+        Row("timer_churn_in_order", TIMERS, 1_000_000, 100_000),
         Row("timer_churn", TIMERS, 1_000_000, 100_000),
-        Row("timer_churn_random", TIMERS, 1_000_000, 100_000),
         Row("timer_new", TIMERS, 1_000_000, 100_000),
         Row(
             "parked_million",

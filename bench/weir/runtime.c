@@ -204,12 +204,12 @@ static void churn(const struct bench *bench, bool at_random)
     timers_deinit(&timers, bench);
 }
 
-static void measure_timer_churn(const struct bench *bench)
+static void measure_timer_churn_in_order(const struct bench *bench)
 {
     churn(bench, false);
 }
 
-static void measure_timer_churn_random(const struct bench *bench)
+static void measure_timer_churn(const struct bench *bench)
 {
     churn(bench, true);
 }
@@ -267,8 +267,8 @@ static const struct bench_workload workloads[] = {
     {"yield_2", 10000000, measure_yield_2},
     {"timer_insert", 1000000, measure_timer_insert},
     {"timer_new", 1000000, measure_timer_new},
+    {"timer_churn_in_order", 1000000, measure_timer_churn_in_order},
     {"timer_churn", 1000000, measure_timer_churn},
-    {"timer_churn_random", 1000000, measure_timer_churn_random},
     {"parked_million", 1000000, measure_parked_million},
     {"sequential", SEQUENTIAL_STEPS_DEFAULT, sequential_measure},
     {0},

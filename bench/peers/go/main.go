@@ -219,9 +219,9 @@ func run(b *bench) error {
 	case "timer_insert", "timer_new":
 		// One and the same: Go has no timer without an allocation.
 		elapsed = timersMeasured(b.n, 0, false)
-	case "timer_churn":
+	case "timer_churn_in_order":
 		elapsed = timersMeasured(b.n, b.n, false)
-	case "timer_churn_random":
+	case "timer_churn":
 		elapsed = timersMeasured(b.n, b.n, true)
 	case "parked_million":
 		return parkedMillion(b)

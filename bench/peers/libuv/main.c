@@ -96,12 +96,12 @@ static void churn(const struct bench *bench, bool at_random)
     timers_deinit(&timers, bench);
 }
 
-static void run_timer_churn(const struct bench *bench)
+static void run_timer_churn_in_order(const struct bench *bench)
 {
     churn(bench, false);
 }
 
-static void run_timer_churn_random(const struct bench *bench)
+static void run_timer_churn(const struct bench *bench)
 {
     churn(bench, true);
 }
@@ -109,8 +109,8 @@ static void run_timer_churn_random(const struct bench *bench)
 static const struct bench_workload workloads[] = {
     {"timer_insert", 1000000, run_timer_insert},
     {"timer_new", 1000000, run_timer_new},
+    {"timer_churn_in_order", 1000000, run_timer_churn_in_order},
     {"timer_churn", 1000000, run_timer_churn},
-    {"timer_churn_random", 1000000, run_timer_churn_random},
     {0},
 };
 

@@ -235,8 +235,8 @@ async fn run(bench: Bench) -> Result<(), String> {
         "yield_2" => yield_measured(2, n).await,
         "timer_insert" => (timers_measured(n, true, 0, false).await, n),
         "timer_new" => (timers_measured(n, false, 0, false).await, n),
-        "timer_churn" => (timers_measured(n, true, n, false).await, n),
-        "timer_churn_random" => (timers_measured(n, true, n, true).await, n),
+        "timer_churn_in_order" => (timers_measured(n, true, n, false).await, n),
+        "timer_churn" => (timers_measured(n, true, n, true).await, n),
         "parked_million" => {
             parked_million(&bench).await;
             return Ok(());
