@@ -194,8 +194,11 @@ suite() {
     count "$name" "$status" "$seconds"
 }
 
+closing_line='^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$'
+
 count() {
-    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    line=$(grep -E "$closing_line" "$log" | tail -n 1)
+    skipped=${line#*failed}
     ok=${line%% passed*}
     bad=${line#*passed, }
     bad=${bad%% failed*}
@@ -217,10 +220,10 @@ count() {
     if [ "$bad" -gt 0 ]; then
         failures="$failures $1"
         echo "---- $1: the end of $log"
-        grep -v -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 60 | sed 's/^/    /'
+        grep -v -E "$closing_line" "$log" | tail -n 60 | sed 's/^/    /'
         [ -z "$why" ] || echo "---- $1 $why"
     fi
-    echo "$1: $ok passed, $bad failed"
+    echo "$1: $ok passed, $bad failed$skipped"
 }
 
 # built KIND - build it; a build that fails is a failed suite of its own, and the

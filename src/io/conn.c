@@ -357,7 +357,7 @@ static int move_all(const char *call, weir_conn *conn, io_claim *claim, move_fn 
     if (!self) return refuse_no_task(call);
     if (!io_claim_take(claim, conn->pollable->runtime->shared, self)) return WEIR_EINUSE;
     do {
-        struct iovec rest = {(char *)data + moved, bytes - moved};
+        struct iovec rest = {bytes > 0 ? (char *)data + moved : data, bytes - moved};
         ssize_t n;
 
         r = task_enter(self, ENTER_IO);

@@ -139,10 +139,11 @@ static int copy_argument(struct task *task, const weir_task_spec *spec, bool nam
 
 static inline void prefetch_task(const struct task *task)
 {
-    __builtin_prefetch(task, 1);
-    __builtin_prefetch((const char *)task + 64, 1);
-    __builtin_prefetch((const char *)task + 128, 1);
-    __builtin_prefetch((const char *)task + 192, 1);
+    uintptr_t address = (uintptr_t)task; /* also of none */
+    __builtin_prefetch((const void *)address, 1);
+    __builtin_prefetch((const void *)(address + 64), 1);
+    __builtin_prefetch((const void *)(address + 128), 1);
+    __builtin_prefetch((const void *)(address + 192), 1);
 }
 
 /* Take the first free task and make it a new one of the scope; its name, argument and

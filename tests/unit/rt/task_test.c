@@ -557,12 +557,13 @@ static int cancel_one(void *arg)
     weir_scope *scope = open_scope("one", WEIR_FAIL_FAST);
     weir_task victim = spawn_task(scope, "victim", wait_and_tell_cause, NULL, 0);
     weir_task sibling = spawn_task(scope, "sibling", count_to_three, NULL, 0);
-    int result = 0;
+    int result = 0, r;
 
     (void)arg;
     CHECK_OK(weir_yield());
     CHECK_OK(weir_task_cancel(victim, "enough"));
-    CHECK_OK(weir_task_cancel(victim, "the first one counts"));
+    r = weir_task_cancel(victim, "the first one counts");
+    CHECK(r == 0 || (weir_worker_count() > 1 && r == WEIR_ECLOSED)); /* it may have ended */
     CHECK_OK(weir_task_join(victim, &result));
     CHECK_INT(result, ==, WEIR_ECANCELED);
     CHECK_OK(weir_task_join(sibling, &result));
