@@ -30,7 +30,8 @@ static inline void weir_postbox_spec_init(weir_postbox_spec *spec)
 }
 
 /* weir_postbox_open(scope, &spec, &box) - the caller holds one reference.
- * Call it from the task that opened the scope. Errors: WEIR_EREFUSED, -ENOMEM.
+ * Call it from the task that opened the scope. Errors: WEIR_EREFUSED,
+ * WEIR_ECANCELED (the scope is), -ENOMEM.
  * Never suspends. An open postbox does not keep its scope from closing. */
 WEIR_API WEIR_MUST_USE int weir_postbox_open_sized(weir_scope *scope, size_t spec_bytes,
                                                    const weir_postbox_spec *spec,

@@ -84,8 +84,9 @@ WEIR_API int weir_runtime_fd(const weir_runtime *runtime);
 /* weir_runtime_scope - the root scope, to spawn the first tasks into. */
 WEIR_API weir_scope *weir_runtime_scope(weir_runtime *runtime);
 
-/* weir_turn - run what is ready, poll once without waiting, and return the
- * number of tasks that are alive. Bounded: work that is left over keeps the
+/* weir_turn - run what is ready, poll once without waiting, and return the number of
+ * the root scope's tasks that are alive, or the kernel's error (no descriptor for its
+ * timer). Bounded: work that is left over keeps the
  * descriptor readable. Does not block. Threads: the one that opened it. */
 WEIR_API WEIR_MUST_USE int weir_turn(weir_runtime *runtime);
 
@@ -122,7 +123,8 @@ typedef struct weir_allocator {
 } weir_allocator;
 
 /* weir_set_allocator - replace the allocator of the whole process; NULL brings
- * realloc/free back. Returns -EBUSY while a runtime is open. Any thread. */
+ * realloc/free back. Returns -EBUSY while a runtime is open or a postbox is held. Any
+ * thread. */
 WEIR_API int weir_set_allocator(const weir_allocator *allocator);
 
 WEIR_END

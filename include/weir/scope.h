@@ -75,14 +75,16 @@ WEIR_API WEIR_MUST_USE int weir_scope_open_at(const char *where, size_t spec_byt
 #define weir_scope_open(...) weir_scope_open_at(WEIR_HERE, sizeof(weir_scope_spec), __VA_ARGS__)
 
 /* weir_scope_join - wait until all tasks of the scope have ended; it stays open.
- * Returns what close would. The wait is as long as the tasks': cancelling the
- * caller cancels them, and they are still awaited. Suspends. */
+ * Returns what close would. Suspends. A cancellation of the scope reaches its tasks,
+ * which are awaited; a WEIR_DEADLINE inside the scope ends the wait with WEIR_ETIMEDOUT
+ * and the tasks go on. */
 WEIR_SUSPENDS int weir_scope_join(weir_scope *scope);
 
 /* weir_scope_close - wait until all tasks have ended, release the scope and
  * return the first failure: a task's error; WEIR_ETIMEDOUT if the scope's own
- * deadline passed; WEIR_ECANCELED if an outer block was cancelled; the error given
- * to weir_scope_cancel. Order of release: tasks, postboxes and idle waits,
+ * deadline cut a task short; WEIR_ECANCELED if a cancellation from outside or the end
+ * of a stop did; the error given to weir_scope_cancel. Tasks that all returned 0 or
+ * more had their way: that is 0, however late. Order of release: tasks, postboxes and idle waits,
  * timers, then the scope. Suspends; is not cut short by cancellation (see join).
  * Closing out of order or from another task aborts with a sentence. */
 WEIR_SUSPENDS int weir_scope_close_at(const char *where, weir_scope *scope);

@@ -31,7 +31,7 @@ static inline void weir_timer_spec_init(weir_timer_spec *spec)
 }
 
 /* weir_timer_open(scope, &spec, &timer) - a timer that is not running yet.
- * Errors: WEIR_EREFUSED, -ENOMEM. Never suspends. */
+ * Errors: WEIR_EREFUSED, WEIR_ECANCELED (the scope is), -ENOMEM. Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_timer_open_sized(weir_scope *scope, size_t spec_bytes,
                                                  const weir_timer_spec *spec,
                                                  weir_timer **ret_timer);
@@ -39,8 +39,9 @@ WEIR_API WEIR_MUST_USE int weir_timer_open_sized(weir_scope *scope, size_t spec_
     weir_timer_open_sized((scope), sizeof(weir_timer_spec), __VA_ARGS__)
 
 /* weir_timer_start - fire once, `after_ms` from now; a running timer is set anew. "Now"
- * is the worker's last look at the clock: it may lie a tick of the system (1 to 10 ms)
- * back, so a timer may fire that much early. For exact times use weir_sleep. */
+ * is the worker's last look at the clock: in a task that has kept the worker since then
+ * a timer is early by that time, at most by a tick of the system (1 to 10 ms). For exact
+ * times use weir_sleep. */
 WEIR_API void weir_timer_start(weir_timer *timer, int64_t after_ms);
 
 /* weir_timer_stop - do not fire. Returns whether the timer was running. */

@@ -6,13 +6,10 @@
 
 void belonging_mail(struct belonging *belonging, uint8_t bits)
 {
-    struct worker *self = worker_self();
     if (atom_or(&belonging->mail_bits, bits) != 0) return;
-    if (belonging->worker == self) {
-        mail_post_local(self, &belonging->mail);
-    } else {
-        mail_post(belonging->worker, &belonging->mail);
-    }
+    /* Through the inbox even on its own worker: what is delivered may call user code,
+     * which must not run on the stack of the task that cancels. */
+    mail_post(belonging->worker, &belonging->mail);
 }
 
 static void deliver_belonging_mail(struct worker *worker, struct mail *mail)

@@ -73,7 +73,8 @@ static void end_backoff(struct worker *worker, struct task *task)
 {
     timer_disarm(worker, &task->restart->timer);
     sanitize_acquire(task); /* of its last run, which goes on to the scope */
-    task->result = WEIR_ECANCELED;
+    /* While the scope drains the failure it was to be restarted for is final. */
+    if (task->attention & SIGNAL_INTERRUPTS) task->result = WEIR_ECANCELED;
     scope_task_ended(worker, task->scope, task);
 }
 
@@ -95,7 +96,7 @@ void block_refresh(struct worker *worker, struct task *task)
     set_attention(task);
     if (task->state == TASK_PARKED) {
         interrupt_wait(worker, task);
-    } else if (task->state == TASK_BACKOFF && (task->attention & SIGNAL_INTERRUPTS)) {
+    } else if (task->state == TASK_BACKOFF && task->base.effective) {
         end_backoff(worker, task);
     }
 }
@@ -210,6 +211,7 @@ void weir_block_leave(weir_block *block)
     struct timed_block *timed = (struct timed_block *)(void *)block;
     struct task *self = task_self();
 
+    if (!worker_self()) return; /* in a forked child: the block stayed in the parent */
     if (self != timed->task) misuse("the block at %s is left by another task", timed->where);
     if (self->top != &timed->block) {
         char inner[160];

@@ -46,6 +46,7 @@ static void run_one(struct blocking *executor, struct blocking_call *call)
 {
     list_remove(&call->node);
     executor->queue_count--;
+    executor->busy_count++;
     call->state = BLOCKING_RUNNING;
     list_add_tail(&executor->running, &call->node);
     (void)pthread_mutex_unlock(&executor->mutex);
@@ -53,6 +54,7 @@ static void run_one(struct blocking *executor, struct blocking_call *call)
     call->run(call);
 
     (void)pthread_mutex_lock(&executor->mutex);
+    executor->busy_count--;
     list_remove(&call->node);
     if (call->state == BLOCKING_ORPHAN) {
         executor->orphan_count--;
@@ -128,8 +130,9 @@ int blocking_deinit(struct blocking *executor, int64_t wait_ms)
  * held. */
 static int submit(struct blocking *executor, struct blocking_call *call)
 {
-    bool want_thread = (size_t)executor->idle_count <= executor->queue_count &&
-                       executor->thread_count < executor->threads_max;
+    size_t free_threads = (size_t)(executor->thread_count - executor->busy_count);
+    bool want_thread =
+        free_threads <= executor->queue_count && executor->thread_count < executor->threads_max;
     int r;
 
     if (want_thread) {
@@ -137,11 +140,13 @@ static int submit(struct blocking *executor, struct blocking_call *call)
             executor->kernel, &executor->threads[executor->thread_count], thread_main, executor);
         if (r == 0) {
             executor->thread_count++;
+            free_threads++;
         } else if (executor->thread_count == 0) {
             return r;
         }
     }
-    if (executor->queue_count >= executor->queue_max) {
+    /* What a free thread is about to take does not wait. */
+    if (executor->queue_count >= executor->queue_max + free_threads) {
         executor->rejected_total++;
         return WEIR_EOVERLOAD;
     }

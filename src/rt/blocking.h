@@ -68,7 +68,8 @@ struct blocking {
     uint64_t rejected_total;
     int threads_max;
     int thread_count;
-    int idle_count;
+    int idle_count; /* threads that wait for a call */
+    int busy_count; /* threads that run one, orphans included */
     int left_count;
     bool closing;
     pthread_t threads[BLOCKING_THREADS_LIMIT];

@@ -490,6 +490,8 @@ void task_end(struct worker *worker, struct task *task)
         end_plain(worker, task->scope, task);
         return;
     }
+    /* What is in force by now, also if the mail about it has not come yet. */
+    if (task->result < 0 && task->top == &task->base) block_refresh(worker, task);
     quiet = task->result >= 0 ||
             (task->result == WEIR_ECANCELED && (task->base.effective & SIGNAL_CANCELLED));
     if (task->top != &task->base) {

@@ -52,9 +52,22 @@ void mem_free(void *memory)
     sanitize_unseen_end();
 }
 
+/* Objects that outlive their runtime. */
+static ATOM(int) holds;
+
+void mem_hold(void)
+{
+    (void)atom_add(&holds, 1);
+}
+
+void mem_unhold(void)
+{
+    (void)atom_sub(&holds, 1);
+}
+
 int weir_set_allocator(const weir_allocator *replacement)
 {
-    if (runtime_live_count() > 0) return -EBUSY;
+    if (runtime_live_count() > 0 || atom_load_acquire(&holds) > 0) return -EBUSY;
     if (replacement && replacement->resize) {
         allocator = *replacement;
     } else {

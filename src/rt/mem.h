@@ -13,4 +13,8 @@ void *mem_alloc_zeroed(size_t bytes);
 void *mem_resize(void *memory, size_t bytes);
 void mem_free(void *memory); /* takes NULL */
 
+/* Something that outlives its runtime holds memory: the allocator must stay. */
+void mem_hold(void);
+void mem_unhold(void);
+
 #endif

@@ -200,6 +200,11 @@ int pollable_call_when_readable(struct pollable *pollable, pollable_fn fn, void 
         /* Registering anew makes the kernel report what is readable already. */
         unwatch(pollable);
         r = watch(pollable, worker);
+        if (r < 0 && pollable->waiters[1]) {
+            struct task *writer = pollable->waiters[1];
+            pollable->waiters[1] = NULL;
+            task_wake(writer, r); /* nobody reports to it any more */
+        }
     }
     if (r == 0) {
         pollable->ready &= (uint8_t)~READY_IN;

@@ -223,6 +223,7 @@ int weir_postbox_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pos
         mem_free(box);
         return r;
     }
+    mem_hold();
     *ret_box = box;
     return 0;
 }
@@ -241,6 +242,7 @@ void weir_postbox_unref(weir_postbox *box)
     sanitize_acquire(box);
     lock_deinit(&box->lock);
     mem_free(box);
+    mem_unhold();
 }
 
 int weir_post_named(weir_postbox *box, const char *name, weir_task_fn fn, const void *arg,

@@ -145,8 +145,12 @@ unsigned runtime_pause(weir_runtime *runtime, int64_t wait_ns)
     int64_t until_ns = kernel_epoll.now_ns(&kernel_epoll) + wait_ns;
 
     if (!runtime->shared) return 0;
-    while (!atom_cas(&runtime->pause, &nobody, 1)) { /* somebody else takes a dump */
-        stand_still(self);
+    while (!atom_cas(&runtime->pause, &nobody, (int)self->index + 1)) {
+        if (nobody == (int)self->index + 1) { /* a dump while we take one: by misuse */
+            runtime->pause_depth++;
+            return runtime->worker_count - 1;
+        }
+        stand_still(self); /* somebody else takes a dump */
         nobody = 0;
     }
     runtime_wake_all(runtime);
@@ -163,7 +167,12 @@ unsigned runtime_pause(weir_runtime *runtime, int64_t wait_ns)
 
 void runtime_resume(weir_runtime *runtime)
 {
-    if (runtime->shared) atom_store_total(&runtime->pause, 0);
+    if (!runtime->shared) return;
+    if (runtime->pause_depth > 0) {
+        runtime->pause_depth--;
+    } else {
+        atom_store_total(&runtime->pause, 0);
+    }
 }
 
 /* ---- Opening ---- */
@@ -202,6 +211,7 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     worker->plain = !runtime->shared && !runtime->kernel->choose;
     worker->index = index;
     worker->next_id = index + 1;
+    worker->look_tasks = WORKER_LOOK_TASKS;
     /* What a worker keeps for itself others cannot have: only where it does not matter. */
     worker->task_cache_max = TASK_CACHE_MAX;
     if (runtime->stacks.count_max < (size_t)WEIR_TASKS_EXACT_MAX * runtime->worker_count) {
@@ -382,7 +392,11 @@ static int runtime_end(weir_runtime *runtime)
     unregister_runtime(runtime);
     worker_current = NULL;
     /* A stuck thread still uses its executor, which lies in the runtime. */
-    if (stuck_files == 0 && stuck_names == 0) runtime_free(runtime);
+    if (stuck_files == 0 && stuck_names == 0) {
+        runtime_free(runtime);
+    } else {
+        mem_hold();
+    }
     return result;
 }
 
@@ -533,6 +547,7 @@ static void check_embedder(const weir_runtime *runtime, const char *call)
         misuse("%s: called on another thread than the one that opened the runtime", call);
     }
     if (atom_load(&worker_self()->current)) misuse("%s: called from inside a task", call);
+    if (runtime->in_turn) misuse("%s: called from a callback of the same runtime", call);
 }
 
 int weir_turn(weir_runtime *runtime)
@@ -545,7 +560,9 @@ int weir_turn(weir_runtime *runtime)
     /* What the embedder does between turns is ordered like a callback. */
     sanitize_release(&worker->events);
     atom_store_total(&worker->rest, WORKER_AWAKE);
+    runtime->in_turn = true;
     worker_turn(worker, false);
+    runtime->in_turn = false;
     /* From here on a poster makes the descriptor readable; what came before that we
      * see ourselves. */
     atom_store_total(&worker->rest, WORKER_SLEEPING);
@@ -567,6 +584,7 @@ int weir_runtime_close(weir_runtime *runtime)
     atom_store_total(&worker->rest, WORKER_AWAKE);
     weir_scope_cancel(runtime->root, 0, "the runtime is being closed");
     scope_release_belongings(runtime->root);
+    runtime->in_turn = true;
     while (runtime->root->live > 0 || !list_empty(&runtime->root->belongings)) {
         worker_turn(worker, true);
         scope_release_belongings(runtime->root);

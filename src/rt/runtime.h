@@ -27,6 +27,7 @@
 
 enum {
     WORKER_EVENTS = 128,
+    WORKER_LOOK_TASKS = 64,
     TASK_CACHE_MAX = 128,
 };
 
@@ -54,6 +55,7 @@ struct worker {
     ATOM(struct task *) current; /* read by the dump of another worker */
     struct run_queue ready;
     unsigned look_in;    /* tasks to run before the clock is looked at, and ... */
+    unsigned look_tasks; /* how many of them: adapts to how long they run */
     unsigned looks_left; /* ... how often in this turn; 0: the turn is over */
     bool plain;          /* neither `shared` nor a kernel that chooses */
     bool shared;         /* the runtime has more than one worker */
@@ -84,6 +86,7 @@ struct worker {
     uint64_t next_id; /* index + 1, then in steps of the number of workers */
     unsigned spin_failures;
     int64_t trimmed_ns;
+    uint64_t trimmed_started; /* tasks_started then */
     struct kernel_event events[WORKER_EVENTS];
     void *signal_stack;
     stack_t old_signal_stack;
@@ -129,7 +132,9 @@ struct weir_runtime {
     ATOM(unsigned) searching;
     ATOM(int) ending;  /* workers leave their loops */
     ATOM(int) dump_fd; /* a requested dump, or -1 */
-    ATOM(int) pause;   /* a dump wants the workers to stand still */
+    ATOM(int) pause;   /* worker + 1 that wants the others to stand still, or 0 */
+    int pause_depth;   /* the pauser's own: pauses inside its pause */
+    bool in_turn;      /* embedded: weir_turn is running */
     ATOM(int) drain;   /* a signal wants a stop */
     weir_scope *cancel_target;
 

@@ -17,13 +17,14 @@
 #include "rt/switch.h"
 
 enum {
-    LOOK_TASKS = 64,    /* tasks run between two looks at the clock */
-    TURN_LOOKS = 4,     /* looks in one turn, at most: then it is time to poll */
-    TURN_TIMERS = 1024, /* timers fired in one turn */
+    LOOK_TASKS = WORKER_LOOK_TASKS, /* tasks run between two looks at the clock, at most */
+    TURN_LOOKS = 4,                 /* looks in one turn, at most: then it is time to poll */
+    TURN_TIMERS = 1024,             /* timers fired in one turn */
     STEAL_MAX = 32,
     SPIN_ROUNDS = 400,      /* about 10 µs */
     SPIN_FAILURES_MAX = 16, /* searches in vain in a row before a worker stops trying */
-    TRIM_COUNT = 2048,
+    TRIM_COUNT = 64,
+    TRIM_STEPS = 32,
 };
 #define TURN_NS INT64_C(100000)
 #define WAIT_NS_MAX INT64_C(1000000000)
@@ -209,14 +210,23 @@ static struct task *pick_chosen(struct worker *worker)
 /* Every LOOK_TASKS tasks: whether the turn may go on. */
 static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
 {
+    int64_t before_ns = worker->now_ns;
+
     worker->look_in = 1; /* if the turn is over, the next pick must come here again */
     if (worker->looks_left == 0) return false;
     worker->now_ns = worker->kernel->now_ns(worker->kernel);
+    /* Slow tasks: look more often, down to after each; fast ones: less often again. */
+    if (worker->now_ns - before_ns > TURN_NS) {
+        worker->look_tasks = worker->look_tasks / 2 + 1;
+        if (worker->now_ns - before_ns > TURN_NS * LOOK_TASKS) worker->look_tasks = 1;
+    } else if (worker->look_tasks < LOOK_TASKS && worker->now_ns - before_ns < TURN_NS / 4) {
+        worker->look_tasks *= 2;
+    }
     if (--worker->looks_left == 0 || worker->now_ns - atom_load(&worker->turn_began_ns) > TURN_NS) {
         worker->looks_left = 0;
         return false;
     }
-    worker->look_in = LOOK_TASKS;
+    worker->look_in = worker->look_tasks;
     return true;
 }
 
@@ -463,16 +473,22 @@ static int64_t wait_limit_ns(struct worker *worker)
     return next_ns - now_ns < WAIT_NS_MAX ? next_ns - now_ns : WAIT_NS_MAX;
 }
 
-/* Free stacks that nobody wants for a while are given back, a few at a time. */
+/* Free stacks that nobody wants for a while are given back, a few at a time. A worker
+ * that has run nothing new since the last time gives up its own cache as well. */
 static int64_t trim(struct worker *worker, int64_t limit_ns)
 {
-    weir_runtime *runtime = worker->runtime;
-    if (atom_load(&runtime->stacks.classes[runtime->default_class].hot_count) == 0) return limit_ns;
-    if (limit_ns >= TRIM_NS && worker->now_ns - worker->trimmed_ns >= TRIM_NS) {
-        (void)stack_pool_trim(&runtime->stacks, TRIM_COUNT);
+    struct stack_pool *pool = &worker->runtime->stacks;
+    uint64_t started = atom_load(&worker->tasks_started);
+
+    if (limit_ns < TRIM_NS) return limit_ns;
+    if (worker->now_ns - worker->trimmed_ns >= TRIM_NS) {
+        if (started == worker->trimmed_started) stack_cache_flush(pool, &worker->stacks);
+        worker->trimmed_started = started;
         worker->trimmed_ns = worker->now_ns;
+        /* In small steps: the pool's lock is held in each. */
+        for (int i = 0; i < TRIM_STEPS && stack_pool_trim(pool, TRIM_COUNT) > 0; i++) {}
     }
-    return limit_ns < TRIM_NS ? limit_ns : TRIM_NS;
+    return stack_pool_has_hot(pool) || stack_cache_holds(&worker->stacks) ? TRIM_NS : limit_ns;
 }
 
 static void wait_for_events(struct worker *worker)
@@ -534,7 +550,7 @@ void worker_turn(struct worker *worker, bool may_wait)
     (void)mail_deliver_inbox(worker);
     fire_timers(worker);
 
-    worker->look_in = LOOK_TASKS;
+    worker->look_in = worker->look_tasks;
     worker->looks_left = TURN_LOOKS;
     while ((task = pick(worker))) run(worker, task);
     mail_deliver_local(worker);

@@ -115,6 +115,10 @@ int scope_check_spec(const weir_scope_spec *spec)
 void scope_misused(const weir_scope *scope, const char *call)
 {
     if (!scope) misuse("%s: scope is NULL", call);
+    if (atom_load(&scope->state) == SCOPE_OPEN || atom_load(&scope->state) == SCOPE_CLOSING) {
+        misuse("%s: scope '%s', opened at %s, belongs to another runtime", call, scope->name,
+               scope->where);
+    }
     misuse("%s: the scope is closed (it was '%s', opened at %s)", call, scope->name,
            scope->where ? scope->where : "?");
 }
@@ -496,52 +500,78 @@ static const struct wait_kind wait_close = {
     .describe = close_describe,
 };
 
-static void wait_for_tasks(weir_scope *scope, struct task *self)
+/* Whether a deadline or a shield between the scope and the place of the join has run
+ * out. What interrupts the scope itself interrupts its tasks too: then the join has an
+ * end, and waits for it. */
+static bool interrupted_inside(const struct task *task, const weir_scope *scope)
 {
-    /* A suspension point like any other, but one that cannot fail. */
-    (void)task_enter(self, ENTER_PLAIN);
-    scope_lock(scope);
-    while (scope->live > 0) {
-        scope->joiner = self;
-        scope_unlock(scope);
-        (void)task_park(self, &wait_close, scope);
-        scope_lock(scope);
+    for (const struct block *block = task->top; block && block != &scope->block;
+         block = block->outer) {
+        if (atom_load(&block->own) & SIGNAL_INTERRUPTS) return true;
     }
-    scope_unlock(scope);
-    sanitize_acquire(scope);
+    return false;
 }
 
-static bool has_belongings(weir_scope *scope)
+static bool scope_join_abort(struct task *task, void *object)
 {
-    bool some;
+    weir_scope *scope = object;
+    bool waiting;
+
+    if (!interrupted_inside(task, scope)) return false;
     scope_lock(scope);
-    some = !list_empty(&scope->belongings);
+    waiting = scope->joiner == task;
+    if (waiting) scope->joiner = NULL;
     scope_unlock(scope);
-    return some;
+    return waiting;
+}
+
+static const struct wait_kind wait_scope_join = {
+    .name = "scope join",
+    .abort = scope_join_abort,
+    .describe = close_describe,
+};
+
+/* Park until somebody settles the scope; the lock is held and taken again. */
+static int wait_until_settled(weir_scope *scope, struct task *self,
+                              const struct wait_kind *kind) LOCK_UNCHECKED;
+static int wait_until_settled(weir_scope *scope, struct task *self, const struct wait_kind *kind)
+{
+    int r;
+    scope->joiner = self;
+    scope_unlock(scope);
+    r = task_park(self, kind, scope);
+    scope_lock(scope);
+    return r;
+}
+
+/* Ask all belongings to let go, each on its own worker. The lock is held. */
+static void ask_to_let_go(weir_scope *scope)
+{
+    list_for_each(node, &scope->belongings) {
+        belonging_mail(container_of(node, struct belonging, node), BELONGING_RELEASE);
+    }
 }
 
 void scope_release_belongings(weir_scope *scope)
 {
     scope_lock(scope);
-    list_for_each(node, &scope->belongings) {
-        belonging_mail(container_of(node, struct belonging, node), BELONGING_RELEASE);
-    }
+    ask_to_let_go(scope);
     scope_unlock(scope);
-    mail_deliver_local(worker_self());
 }
 
-/* Each is let go on its own worker; callbacks of idle waits may spawn again. */
-static void release_belongings(weir_scope *scope, struct task *self)
+/* Wait until there is neither a task nor a belonging. Both are looked at under one hold
+ * of the lock: a belonging's callback may spawn a task and let go of itself. */
+static void wait_for_everything(weir_scope *scope, struct task *self)
 {
-    scope_release_belongings(scope);
+    /* A suspension point like any other, but one that cannot fail. */
+    (void)task_enter(self, ENTER_PLAIN);
     scope_lock(scope);
-    if (!list_empty(&scope->belongings)) {
-        scope->joiner = self;
-        scope_unlock(scope);
-        (void)task_park(self, &wait_close, scope);
-        scope_lock(scope);
+    while (scope->live > 0 || !list_empty(&scope->belongings)) {
+        if (scope->live == 0) ask_to_let_go(scope);
+        (void)wait_until_settled(scope, self, &wait_close);
     }
     scope_unlock(scope);
+    sanitize_acquire(scope);
 }
 
 int scope_result(weir_scope *scope)
@@ -569,10 +599,14 @@ int weir_scope_join(weir_scope *scope)
         misuse("weir_scope_join: scope '%s' was opened by another task at %s", scope->name,
                scope->where);
     }
-    wait_for_tasks(scope, self);
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0 && interrupted_inside(self, scope)) return r;
+    r = 0;
     scope_lock(scope);
-    r = scope_result(scope);
+    while (r == 0 && scope->live > 0) r = wait_until_settled(scope, self, &wait_scope_join);
+    if (r == 0) r = scope_result(scope);
     scope_unlock(scope);
+    sanitize_acquire(scope);
     return r;
 }
 
@@ -601,11 +635,7 @@ int weir_scope_close_at(const char *where, weir_scope *scope)
     if (!self) return refuse_no_task("weir_scope_close");
     check_close(where, scope, self);
     atom_store(&scope->state, SCOPE_CLOSING);
-    wait_for_tasks(scope, self);
-    while (has_belongings(scope)) {
-        release_belongings(scope, self);
-        wait_for_tasks(scope, self);
-    }
+    wait_for_everything(scope, self);
     /* A stop from another worker may have mail under way to this one. */
     while (atom_load_total(&scope->mail_pending)) task_yield(self);
     r = scope_result(scope);

@@ -175,6 +175,9 @@ static inline void scope_check(const weir_scope *scope, const char *call)
     if (__builtin_expect(state != SCOPE_OPEN && state != SCOPE_CLOSING, 0)) {
         scope_misused(scope, call);
     }
+    if (worker_current && __builtin_expect(worker_current->runtime != scope->runtime, 0)) {
+        scope_misused(scope, call);
+    }
 }
 
 #endif

@@ -25,6 +25,18 @@ static void write_text(const char *text)
     if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
+static void write_number(size_t number)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+    digits[--at] = '\0';
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    write_text(&digits[at]);
+}
+
 static void on_drain(int signal)
 {
     int saved_errno = errno;
@@ -68,15 +80,17 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     (void)context;
     if (task && task->stack &&
         stack_guard_contains(&worker->runtime->stacks, task->stack, info->si_addr)) {
-        char text[256];
-        int length = snprintf(text, sizeof text,
-                              "weir: task '%s' in scope '%s' overflowed its stack of %zu bytes "
-                              "(set stack_bytes in its spec or its scope's)\n",
-                              task->name, task->scope->name,
-                              stack_class_bytes(&worker->runtime->stacks, task->size_class));
-        if (length > 0 && write(STDERR_FILENO, text, strlen(text)) < 0) length = 0;
+        write_text("weir: task '");
+        write_text(task->name);
+        write_text("' in scope '");
+        write_text(task->scope->name);
+        write_text("' overflowed its stack of ");
+        write_number(stack_class_bytes(&worker->runtime->stacks, task->size_class));
+        write_text(" bytes (set stack_bytes in its spec or its scope's)\n");
     }
     (void)sigaction(signal, &old_fault[signal == SIGBUS ? 1 : 0], NULL);
+    /* A fault happens again when we return; a signal that somebody sent does not. */
+    if (info->si_code <= 0) (void)raise(signal);
 }
 
 static void take(int signal, void (*handler)(int), struct sigaction *ret_old)

@@ -305,6 +305,22 @@ void stack_cache_flush(struct stack_pool *pool, struct stack_cache *cache)
     lock_release(&pool->lock);
 }
 
+bool stack_pool_has_hot(const struct stack_pool *pool)
+{
+    for (unsigned i = 0; i < STACK_CLASSES; i++) {
+        if (atom_load(&pool->classes[i].hot_count) > 0) return true;
+    }
+    return false;
+}
+
+bool stack_cache_holds(const struct stack_cache *cache)
+{
+    for (unsigned i = 0; i < STACK_CLASSES; i++) {
+        if (cache->count[i] > 0) return true;
+    }
+    return false;
+}
+
 size_t stack_pool_trim(struct stack_pool *pool, size_t count_max)
 {
     size_t count = 0;

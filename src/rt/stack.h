@@ -99,6 +99,10 @@ void stack_return(struct stack_pool *pool, struct stack_cache *cache, struct sta
  * how many there were. */
 size_t stack_pool_trim(struct stack_pool *pool, size_t count_max);
 
+/* Whether there is something to trim, now or after a flush; a hint. */
+bool stack_pool_has_hot(const struct stack_pool *pool);
+bool stack_cache_holds(const struct stack_cache *cache);
+
 /* Return a worker's cached stacks to the pool. */
 void stack_cache_flush(struct stack_pool *pool, struct stack_cache *cache);
 

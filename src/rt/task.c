@@ -142,7 +142,11 @@ int task_enter_slow(struct task *self, enum task_entry entry)
     int error;
 
     if (self->attention & ATTENTION_HOOK) task_offer_cancel_point();
-    if (self->budget-- <= 0) task_yield(self);
+    if (self->budget-- <= 0) {
+        /* So many calls may have taken long: the next pick looks at the clock. */
+        worker_self()->look_in = 1;
+        task_yield(self);
+    }
     error = task_interrupted(self, entry == ENTER_TAKE_WORK);
     if (error < 0) return error;
     if (entry != ENTER_PLAIN && self->top->deadline_ns == INT64_MAX && !self->top->no_deadline) {
@@ -224,6 +228,7 @@ static bool handle_lock(weir_task handle, struct task **ret_task, weir_scope **r
 
     if (!task || atom_load(&task->id) != handle.id) return false;
     scope = task->scope;
+    if (scope->runtime != worker_self()->runtime) misuse("a task handle of another runtime");
     lock_acquire_if(&scope->lock, scope->runtime->shared);
     if (atom_load(&task->id) != handle.id || task->scope != scope) {
         lock_release_if(&scope->lock, scope->runtime->shared);
@@ -295,10 +300,12 @@ int weir_task_join(weir_task handle, int *ret_result)
     }
     if (!handle_lock(handle, &task, &scope)) return WEIR_ECLOSED;
     if (!task->has_handle || task->joiner) {
-        bool in_use = task->has_handle;
+        r = WEIR_EINUSE;
+        if (!task->has_handle) {
+            r = refuse("task '%s': was spawned without a handle; its scope joins it", task->name);
+        }
         handle_unlock(scope);
-        if (in_use) return WEIR_EINUSE;
-        return refuse("task '%s': was spawned without a handle; its scope joins it", task->name);
+        return r;
     }
     if (task->ended) {
         sanitize_acquire(task);

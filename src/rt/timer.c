@@ -124,6 +124,8 @@ static void timer_fired(struct worker *worker, struct timer *timer)
     struct weir_timer *mine = container_of(timer, struct weir_timer, timer);
     weir_scope *scope = mine->belonging.scope;
 
+    /* Of another worker's cancel the mail may not have come yet. */
+    if (atom_load(&scope->children_signals) & SIGNAL_CANCELLED) return;
     callback_begin(worker);
     mine->on_fire(mine, mine->arg);
     callback_end(worker, scope); /* the timer may have been closed meanwhile */
@@ -242,8 +244,9 @@ static struct worker *timer_worker(weir_timer *timer, const char *call)
     return worker;
 }
 
-/* The worker's last look at the clock, or a tick of the system behind, whichever is
- * later: good enough for a callback, and much cheaper than the clock itself. */
+/* The worker's last look at the clock, unless the running task has kept the worker for
+ * a tick of the system since then: good enough for a callback, and much cheaper than
+ * the clock itself. */
 static int64_t recent_now_ns(struct worker *worker)
 {
     const struct kernel *kernel = worker->kernel;
@@ -251,7 +254,8 @@ static int64_t recent_now_ns(struct worker *worker)
 
     if (!kernel->coarse_now_ns) return kernel->now_ns(kernel);
     coarse_ns = kernel->coarse_now_ns(kernel);
-    return coarse_ns > worker->now_ns ? coarse_ns : worker->now_ns;
+    if (coarse_ns > worker->now_ns) worker->now_ns = kernel->now_ns(kernel);
+    return worker->now_ns;
 }
 
 void weir_timer_start(weir_timer *timer, int64_t after_ms)
