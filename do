@@ -126,7 +126,7 @@ build() {
     case $kind in
     release) ;;
     clang) compiler=clang ;;
-    bench) options="$options -Dbench=true -Dtests=false -Dexamples=false" ;;
+    bench) options="$options -Dbench=true -Dtests=false -Dexamples=false -Db_lto=true" ;;
     asan-gcc) options="$options $sanitize -Db_sanitize=address,undefined" ;;
     asan-clang) options="$options $sanitize -Db_sanitize=address,undefined" compiler=clang ;;
     tsan-*-ordered | tsan-*-strict)

@@ -48,7 +48,8 @@ extern struct weir_role weir_no_park;
 #define WEIR_NO_PARK_EXCLUDED
 #endif
 
-#define WEIR_SUSPENDS WEIR_API WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED
+/* Never inlined: a backtrace of a parked task names the call it is parked in. */
+#define WEIR_SUSPENDS WEIR_API WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED __attribute__((noinline))
 
 /* What a full boundary does with more. The zero value is "not said" and is
  * refused wherever a policy is asked for. */

@@ -222,7 +222,7 @@ static struct file_call *begin_path(const char *name, enum file_operations opera
         if (!call) r = -ENOMEM;
     }
     *ret_error = r;
-    if (!call) return NULL;
+    if (!call || !path) return NULL;
     memcpy(call->memory, path, path_bytes);
     if (to) {
         memcpy(call->memory + path_bytes, to, to_bytes);

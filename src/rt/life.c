@@ -197,6 +197,7 @@ int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spe
         if (r < 0) return r;
     }
     task = worker->free_tasks;
+    assert(task); /* there was one, or refill has brought some */
     r = copy_argument(task, spec, name_is_constant);
     if (r < 0) goto fail_credit;
     if (scope->on_failure == WEIR_SUPERVISE) {
@@ -402,10 +403,16 @@ static bool hand_over_result(weir_scope *scope, struct task *task)
     return true;
 }
 
+/* It succeeded, or it gave way to a cancellation. */
+static inline bool ended_quietly(const struct task *task)
+{
+    return task->result >= 0 ||
+           (task->result == WEIR_ECANCELED && (task->base.effective & SIGNAL_CANCELLED));
+}
+
 void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *task)
 {
-    bool cancelled = task->base.effective & SIGNAL_CANCELLED;
-    bool failed = task->result < 0 && !(task->result == WEIR_ECANCELED && cancelled);
+    bool failed = !ended_quietly(task);
     bool keep;
 
     sanitize_release(task);
@@ -447,7 +454,8 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
     if (worker->local_head) mail_deliver_local(worker);
 }
 
-/* The common end: it succeeded, nobody holds a handle, nobody waits for room. */
+/* The common end: it succeeded, or a cancellation ended it; nobody holds a handle, and
+ * mostly nobody waits for room. */
 static inline void end_plain(struct worker *worker, weir_scope *scope, struct task *task)
 {
     sanitize_release(scope);
@@ -456,6 +464,7 @@ static inline void end_plain(struct worker *worker, weir_scope *scope, struct ta
     task->sibling.prev->next = task->sibling.next;
     task->sibling.next->prev = task->sibling.prev;
     atom_store(&task->id, 0);
+    if (__builtin_expect(task->result < 0, 0)) scope->interrupted++;
     /* Before the scope counts it as gone: whoever waits for that finds it released. */
     release(worker, task);
     if (__builtin_expect(list_empty(&scope->spawners) && !scope->room_wanted, 1)) {
@@ -484,7 +493,7 @@ void task_end(struct worker *worker, struct task *task)
 {
     bool quiet;
 
-    if (__builtin_expect(task->result >= 0 && task->top == &task->base && !task->has_handle &&
+    if (__builtin_expect(ended_quietly(task) && task->top == &task->base && !task->has_handle &&
                              !log_wanted(worker->runtime, WEIR_LOG_DEBUG),
                          1)) {
         end_plain(worker, task->scope, task);
@@ -492,8 +501,7 @@ void task_end(struct worker *worker, struct task *task)
     }
     /* What is in force by now, also if the mail about it has not come yet. */
     if (task->result < 0 && task->top == &task->base) block_refresh(worker, task);
-    quiet = task->result >= 0 ||
-            (task->result == WEIR_ECANCELED && (task->base.effective & SIGNAL_CANCELLED));
+    quiet = ended_quietly(task);
     if (task->top != &task->base) {
         char what[160];
         block_describe(task->top, what, sizeof what);

@@ -192,9 +192,8 @@ int pollable_call_when_readable(struct pollable *pollable, pollable_fn fn, void 
     int r = 0;
 
     pollable_lock(pollable);
-    if (pollable->waiters[0] || pollable->callback) {
-        r = WEIR_EINUSE;
-    } else if (pollable->home && pollable->home != worker && pollable->waiters[1]) {
+    if (pollable->waiters[0] || pollable->callback ||
+        (pollable->home && pollable->home != worker && pollable->waiters[1])) {
         r = WEIR_EINUSE;
     } else {
         /* Registering anew makes the kernel report what is readable already. */

@@ -148,6 +148,15 @@ static struct task *take_fresh(struct worker *worker)
     return task;
 }
 
+static void move_tasks(struct run_queue *from, struct run_queue *to, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct task *task = queue_pop(from);
+        assert(task);
+        run_queue_push(to, task);
+    }
+}
+
 /* Move up to half of another worker's unstarted tasks here. */
 static bool steal_from(struct worker *worker, struct worker *victim)
 {
@@ -158,13 +167,13 @@ static bool steal_from(struct worker *worker, struct worker *victim)
     lock_acquire(&victim->fresh_lock);
     count = (atom_load(&victim->fresh_count) + 1) / 2;
     if (count > STEAL_MAX) count = STEAL_MAX;
-    for (unsigned i = 0; i < count; i++) run_queue_push(&taken, queue_pop(&victim->fresh));
+    move_tasks(&victim->fresh, &taken, count);
     atom_store(&victim->fresh_count, atom_load(&victim->fresh_count) - count);
     lock_release(&victim->fresh_lock);
     if (count == 0) return false;
 
     lock_acquire(&worker->fresh_lock);
-    for (unsigned i = 0; i < count; i++) run_queue_push(&worker->fresh, queue_pop(&taken));
+    move_tasks(&taken, &worker->fresh, count);
     atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + count);
     lock_release(&worker->fresh_lock);
     atom_store(&worker->tasks_stolen, atom_load(&worker->tasks_stolen) + count);

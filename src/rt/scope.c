@@ -400,11 +400,17 @@ static void deadline_passed(struct worker *worker, struct timer *timer)
                  "the scope's deadline passed");
 }
 
+static struct worker *calling_worker(const char *call)
+{
+    struct worker *worker = worker_self();
+    if (!worker) misuse("%s: called outside the runtime", call);
+    return worker;
+}
+
 void weir_scope_cancel(weir_scope *scope, int error, const char *why)
 {
     scope_check(scope, "weir_scope_cancel");
-    if (!worker_self()) misuse("weir_scope_cancel: called outside the runtime");
-    worker_touched(worker_self());
+    worker_touched(calling_worker("weir_scope_cancel"));
     if (error > 0) error = 0;
     scope_signal(scope, SIGNAL_CANCELLED, WEIR_CAUSE_CANCEL, error, why);
 }
@@ -446,12 +452,11 @@ static void arm_grace(struct worker *worker, struct mail *mail)
 
 void weir_scope_stop(weir_scope *scope, int64_t grace_ms)
 {
-    struct worker *worker = worker_self();
+    struct worker *worker = calling_worker("weir_scope_stop");
     int64_t at_ns;
     bool sooner;
 
     scope_check(scope, "weir_scope_stop");
-    if (!worker) misuse("weir_scope_stop: called outside the runtime");
     worker_touched(worker);
     if (grace_ms < 0) grace_ms = 0;
     at_ns = time_after_ms(worker->kernel->now_ns(worker->kernel), grace_ms);

@@ -302,6 +302,45 @@ TEST(drain_handlers_are_not_inherited_by_a_forked_child)
         fork_and_kill, NULL));
 }
 
+/* Every kind of block is left in the child as well, where it is none any more. */
+static pid_t fork_inside_blocks(void)
+{
+    int r;
+
+    WEIR_SCOPE(scope, &r, .name = "forked", .on_failure = WEIR_FAIL_FAST, .max_tasks = 1,
+               .overflow = WEIR_REJECT) {
+        WEIR_DEADLINE(60000) {
+            WEIR_SHIELD(60000) {
+                WEIR_NO_DEADLINE("it forks") {
+                    return fork();
+                }
+            }
+        }
+    }
+    return -1;
+}
+
+static int leave_blocks(void *arg)
+{
+    pid_t pid = fork_inside_blocks();
+    int status;
+
+    (void)arg;
+    if (pid == 0) _exit(weir_task_self().ref == NULL ? 23 : 1);
+    CHECK_INT(pid, >, 0);
+    CHECK_INT(waitpid(pid, &status, 0), ==, pid);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), ==, 23);
+    CHECK_INT(weir_deadline_ns(), ==, INT64_MAX); /* the parent has left them */
+    return weir_sleep(1);
+}
+
+TEST(blocks_can_be_left_in_a_forked_child)
+{
+    CHECK_OK(run_on(1, leave_blocks, NULL));
+    CHECK_OK(run_on(2, leave_blocks, NULL));
+}
+
 /* ---- Exec ---- */
 
 enum { LISTING_BYTES = 4096 };

@@ -1,5 +1,7 @@
 /* stop_grace.c - stop is not cancel: grace, then cancel, then a report. */
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "rt/task.h"
 #include "unit/rt/support.h"
@@ -179,6 +181,56 @@ TEST(task_that_does_not_end_after_the_cut_off_is_reported_again)
     CHECK_OK(run_logged(1, WEIR_LOG_WARNING, &capture, stop_the_stubborn, NULL));
     CHECK_INT(capture_count(&capture, WEIR_LOG_WARNING, "stubborn", "was cut off"), ==, 1);
     CHECK_INT(capture_count(&capture, WEIR_LOG_WARNING, "stubborn", "has not ended"), ==, 2);
+}
+
+/* The report is written while all workers stand still, and a sink may want a dump of
+ * its own then. */
+struct dumper {
+    int fd;
+    ATOM(int) dumped;
+};
+
+static void dump_for_record(void *arg, const weir_log_record *record)
+{
+    struct dumper *dumper = arg;
+
+    if (strstr(record->message, "was cut off") == NULL) return;
+    CHECK_OK(weir_dump(dumper->fd));
+    atom_store_release(&dumper->dumped, 1);
+}
+
+static int wait_for_dump(void *arg)
+{
+    struct dumper *dumper = *(struct dumper **)arg;
+
+    WEIR_SHIELD(60000) {
+        while (!atom_load_acquire(&dumper->dumped)) CHECK_OK(weir_sleep(1));
+    }
+    return 0;
+}
+
+static int stop_with_dump(void *arg)
+{
+    struct dumper *dumper = arg;
+    weir_scope *scope = open_scope("dumped", WEIR_FAIL_FAST);
+
+    spawn_at(scope, weir_worker_count() - 1, "waiting", wait_for_dump, &dumper, sizeof dumper);
+    weir_scope_stop(scope, 1);
+    return weir_scope_close(scope);
+}
+
+TEST(dump_from_the_sink_of_a_report_does_not_hang)
+{
+    for (int workers = 1; workers <= 2; workers++) {
+        struct dumper dumper = {.fd = open("/dev/null", O_WRONLY | O_CLOEXEC)};
+
+        CHECK(dumper.fd >= 0);
+        CHECK_OK(
+            weir_run(&(weir_config){.workers = workers, .log = dump_for_record, .log_arg = &dumper},
+                     stop_with_dump, &dumper));
+        CHECK_INT(atom_load(&dumper.dumped), ==, 1);
+        CHECK_INT(close(dumper.fd), ==, 0);
+    }
 }
 
 static int stop_many(void *arg)

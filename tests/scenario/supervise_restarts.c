@@ -206,6 +206,42 @@ TEST(cancel_during_backoff_ends_the_task_at_once)
     CHECK_OK(run_on(1, cancel_backoff, NULL));
 }
 
+/* A task that waits for its restart has nothing to finish: a drain does not wait for it,
+ * and the failure it was to be restarted for is final. */
+static int stop_backoff(void *arg)
+{
+    struct crasher crasher = {.fails = 100};
+    int64_t start_ns = weir_now_ns();
+    weir_scope *scope = open_supervised(10, 1000000, 60000, 60000);
+    weir_task task = spawn_crasher(scope, &crasher);
+    weir_failure failures[2];
+    int result = 0;
+
+    (void)arg;
+    CHECK_OK(weir_sleep(10));
+    CHECK_INT(weir_scope_task_count(scope), ==, 1);
+    weir_scope_stop(scope, 3000);
+    CHECK_OK(weir_task_join(task, &result));
+    CHECK_INT(result, ==, -EIO);
+    CHECK_INT(weir_scope_join(scope), ==, -EIO);
+    CHECK_INT(weir_now_ns() - start_ns, ==, 10 * MS); /* at once */
+    CHECK_INT(weir_scope_failures(scope, failures, 2), ==, 1);
+    CHECK_INT(failures[0].error, ==, -EIO);
+    CHECK_STR(failures[0].task, "crasher");
+    CHECK_INT(weir_scope_close(scope), ==, -EIO);
+    CHECK_INT(crasher.starts, ==, 1);
+    return 0;
+}
+
+TEST(stop_during_backoff_ends_the_task_and_keeps_its_failure)
+{
+    struct capture capture;
+
+    test_clock_auto();
+    CHECK_OK(run_logged(1, WEIR_LOG_WARNING, &capture, stop_backoff, NULL));
+    CHECK_INT(capture_count(&capture, WEIR_LOG_WARNING, NULL, "was cut off"), ==, 0);
+}
+
 static int join_through_restarts(void *arg)
 {
     struct crasher crasher = {.fails = 3, .lives_ms = 1};

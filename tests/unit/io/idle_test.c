@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "io/conn.h"
 #include "rt/scope.h"
+#include "rt/task.h"
 #include "unit/io/io_test.h"
 
 /* What a callback saw. */
@@ -478,4 +479,122 @@ TEST(a_connection_that_cannot_be_watched_is_told)
 {
     test_kernel_install();
     CHECK_OK(io_test_run(unwatchable));
+}
+
+/* ---- Where callbacks run ---- */
+
+struct where {
+    struct task *task; /* the one that cancels */
+    int calls;
+    bool on_its_stack;
+};
+
+static void note_where(struct where *where)
+{
+    const char *here = __builtin_frame_address(0);
+    const struct stack *stack = where->task->stack;
+
+    if (here >= stack->low && here < stack->top) where->on_its_stack = true;
+    where->calls++;
+}
+
+static void note_idle(weir_conn *conn, int status, void *arg)
+{
+    (void)conn, (void)status;
+    note_where(arg);
+}
+
+static void note_timer(weir_timer *timer, void *arg)
+{
+    (void)timer;
+    note_where(arg);
+}
+
+enum ending { BY_CANCEL, BY_STOP, BY_CLOSE, ENDINGS };
+
+/* A callback that ran inside of the call would find the program in the middle of what it
+ * does, and a stack that may be nearly full. */
+static void end_idle(enum ending ending)
+{
+    struct where where = {.task = weir_task_self().ref};
+    weir_timer *timer;
+    weir_conn *a, *b;
+    int r;
+
+    CHECK_OK(weir_socketpair(&a, &b));
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_timer_open(
+            scope, &(weir_timer_spec){.name = "t", .on_fire = note_timer, .keep_arg = &where},
+            &timer));
+        weir_timer_start(timer, 0);
+        while (where.calls == 0) CHECK_OK(weir_yield());
+        CHECK_OK(weir_conn_idle(
+            scope, a,
+            &(weir_idle_spec){.on_ready = note_idle, .keep_arg = &where, .idle_ms = 60000}));
+        if (ending == BY_CANCEL) weir_scope_cancel(scope, 0, "the wait is over");
+        if (ending == BY_STOP) weir_scope_stop(scope, 60000);
+        CHECK_INT(where.calls, ==, 1);
+    }
+    CHECK_OK(r);
+    CHECK_INT(where.calls, ==, 2);
+    CHECK(!where.on_its_stack);
+    weir_conn_close(a);
+    weir_conn_close(b);
+}
+
+IO_TEST(callbacks_never_run_on_the_stack_of_the_task_that_ends_their_scope)
+{
+    for (int ending = 0; ending < ENDINGS; ending++) end_idle((enum ending)ending);
+    return 0;
+}
+
+/* ---- A writer on the same connection ---- */
+
+struct writer {
+    weir_conn *conn;
+    int result;
+};
+
+static int write_until_told(void *arg)
+{
+    static const char data[64 * 1024];
+    struct writer *writer = *(struct writer **)arg;
+
+    do writer->result = weir_conn_send_all(writer->conn, data, sizeof data, NULL);
+    while (writer->result == 0);
+    return 0;
+}
+
+/* The idle wait registers the descriptor anew; when that fails nobody reports to the
+ * writer any more. */
+static int unwatchable_with_writer(void *arg)
+{
+    struct seen seen = {0};
+    struct writer writer = {0};
+    struct writer *pointer = &writer;
+    weir_conn *b;
+    int r;
+
+    (void)arg;
+    CHECK_OK(weir_socketpair(&writer.conn, &b));
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, write_until_told, &pointer, sizeof pointer));
+        CHECK_OK(weir_yield());
+        test_fault("queue_watch", -ENOSPC, 1);
+        CHECK_INT(idle(scope, writer.conn, &seen, 10000), ==, -ENOSPC);
+    }
+    CHECK_OK(r);
+    CHECK_INT(writer.result, ==, -ENOSPC);
+    CHECK_INT(atom_load(&seen.calls), ==, 0);
+    weir_conn_close(writer.conn);
+    weir_conn_close(b);
+    return 0;
+}
+
+TEST(writer_is_told_when_its_connection_cannot_be_watched_any_more)
+{
+    test_kernel_install();
+    CHECK_OK(io_test_run(unwatchable_with_writer));
 }

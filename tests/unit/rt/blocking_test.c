@@ -139,6 +139,73 @@ TEST(executor_keeps_its_threads_and_queue_within_their_bounds)
     CHECK_OK(run_on(2, bounds, NULL));
 }
 
+/* Threads that are made at once and begin late, as on a machine that is busy. */
+static sem_t may_begin;
+
+struct late_thread {
+    void *(*fn)(void *arg);
+    void *arg;
+};
+
+static void *begin_late(void *arg)
+{
+    struct late_thread thread = *(struct late_thread *)arg;
+
+    free(arg);
+    while (sem_wait(&may_begin) != 0) CHECK_INT(errno, ==, EINTR);
+    return thread.fn(thread.arg);
+}
+
+static int start_late(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *arg),
+                      void *arg)
+{
+    struct late_thread *thread = malloc(sizeof *thread);
+
+    (void)kernel;
+    CHECK(thread != NULL);
+    *thread = (struct late_thread){fn, arg};
+    return kernel_current()->thread_start(kernel_current(), ret_thread, begin_late, thread);
+}
+
+/* A call that a thread is about to take does not count as queued. */
+static int calls_before_threads(void *arg)
+{
+    enum { THREADS = 8, QUEUE = 1 };
+    static struct blocking executor; /* not on a stack: other workers use it */
+    struct kernel kernel = *kernel_current();
+    struct gate gate;
+    weir_scope *scope = open_scope("accepted", WEIR_FAIL_FAST);
+    weir_scope *rejected = open_scope("rejected", WEIR_COLLECT);
+    struct work work = {&executor, &gate, false, 0};
+    struct work overload = {&executor, &gate, false, WEIR_EOVERLOAD};
+
+    (void)arg;
+    gate_init(&gate);
+    CHECK_INT(sem_init(&may_begin, 0, 0), ==, 0);
+    kernel.thread_start = start_late;
+    CHECK_OK(blocking_init(&executor, "test", &kernel, THREADS, QUEUE));
+    for (int i = 0; i < THREADS + QUEUE; i++)
+        CHECK_OK(weir_spawn(scope, make_call, &work, sizeof work));
+    await_queued(&executor, THREADS + QUEUE);
+    CHECK_OK(weir_spawn(rejected, make_call, &overload, sizeof overload));
+    CHECK_INT(weir_scope_close(rejected), ==, WEIR_EOVERLOAD);
+    for (int i = 0; i < THREADS; i++) sem_post(&may_begin);
+    for (int i = 0; i < THREADS; i++) await_entered(&gate);
+    await_queued(&executor, QUEUE);
+    for (int i = 0; i < THREADS + QUEUE; i++) sem_post(&gate.open);
+    CHECK_OK(weir_scope_close(scope));
+    CHECK_INT(atom_load(&gate.at_once_most), ==, THREADS);
+    CHECK_INT(executor.rejected_total, ==, 1);
+    CHECK_INT(blocking_deinit(&executor, 10000), ==, 0);
+    return 0;
+}
+
+TEST(calls_are_not_rejected_while_threads_are_about_to_take_them)
+{
+    CHECK_OK(run_on(1, calls_before_threads, NULL));
+    CHECK_OK(run_on(2, calls_before_threads, NULL));
+}
+
 static int cancel_calls(void *arg)
 {
     static struct blocking executor; /* not on a stack: other workers use it */

@@ -103,6 +103,27 @@ TEST(allocator_serves_all_and_changes_only_without_a_runtime)
     CHECK_INT(count, ==, first);
 }
 
+static int keep_postbox(void *arg)
+{
+    weir_scope *scope = open_scope("box", WEIR_FAIL_FAST);
+
+    CHECK_OK(weir_postbox_open(
+        scope, &(weir_postbox_spec){.name = "box", .capacity = 1, .overflow = WEIR_REJECT}, arg));
+    return weir_scope_close(scope);
+}
+
+TEST(allocator_stays_while_a_postbox_is_held)
+{
+    weir_postbox *box = NULL;
+    int count = 0;
+
+    CHECK_OK(run_on(1, keep_postbox, &box));
+    CHECK_INT(weir_set_allocator(&(weir_allocator){resize_counted, &count}), ==, -EBUSY);
+    weir_postbox_unref(box);
+    CHECK_OK(weir_set_allocator(&(weir_allocator){resize_counted, &count}));
+    CHECK_OK(weir_set_allocator(NULL));
+}
+
 /* ---- Embedding ---- */
 
 static weir_runtime *open_embedded(void)
@@ -385,6 +406,122 @@ TEST(turn_on_the_wrong_thread_or_inside_a_task_aborts)
                  "weir_turn: called on another thread than the one that opened the runtime");
     CHECK_ABORTS(close_on_another_thread, NULL,
                  "weir_runtime_close: called on another thread than the one that opened");
+}
+
+static void turn_in_callback(weir_timer *timer, void *arg)
+{
+    (void)timer, (void)arg;
+    CHECK_OK(weir_turn(misused));
+}
+
+static void close_in_callback(weir_timer *timer, void *arg)
+{
+    (void)timer, (void)arg;
+    CHECK_OK(weir_runtime_close(misused));
+}
+
+/* Without a task that could be told. */
+static void misuse_in_callback(weir_timer_fn on_fire)
+{
+    weir_timer *timer;
+
+    misused = open_embedded();
+    CHECK_OK(weir_timer_open(weir_runtime_scope(misused),
+                             &(weir_timer_spec){.name = "t", .on_fire = on_fire}, &timer));
+    weir_timer_start(timer, 0);
+    for (;;) {
+        CHECK(readable(misused, 10000));
+        CHECK_OK(weir_turn(misused));
+    }
+}
+
+static void turn_inside_a_callback(void *arg)
+{
+    (void)arg;
+    misuse_in_callback(turn_in_callback);
+}
+
+static void close_inside_a_callback(void *arg)
+{
+    (void)arg;
+    misuse_in_callback(close_in_callback);
+}
+
+TEST(turn_or_close_from_a_callback_of_the_same_runtime_aborts)
+{
+    CHECK_ABORTS(turn_inside_a_callback, NULL,
+                 "weir_turn: called from a callback of the same runtime");
+    CHECK_ABORTS(close_inside_a_callback, NULL,
+                 "weir_runtime_close: called from a callback of the same runtime");
+}
+
+/* ---- Two runtimes ---- */
+
+static struct {
+    weir_scope *scope;
+    weir_task task;
+    sem_t there;
+} foreign;
+
+static int lend_scope(void *arg)
+{
+    (void)arg;
+    foreign.scope = open_scope("of-another", WEIR_FAIL_FAST);
+    foreign.task = spawn_task(foreign.scope, "sleeper", sleep_until_cancelled, NULL, 0);
+    CHECK_INT(sem_post(&foreign.there), ==, 0);
+    return weir_scope_close(foreign.scope); /* never: the process is aborted */
+}
+
+static void *run_lender(void *arg)
+{
+    CHECK_OK(run_on(1, lend_scope, arg));
+    return NULL;
+}
+
+static int spawn_into_foreign(void *arg)
+{
+    return weir_spawn(foreign.scope, return_seven, arg, 0);
+}
+
+static int cancel_foreign_scope(void *arg)
+{
+    (void)arg;
+    weir_scope_cancel(foreign.scope, 0, "not mine");
+    return 0;
+}
+
+static int join_foreign_task(void *arg)
+{
+    (void)arg;
+    return weir_task_join(foreign.task, NULL);
+}
+
+static int cancel_foreign_task(void *arg)
+{
+    (void)arg;
+    return weir_task_cancel(foreign.task, "not mine");
+}
+
+static void use_foreign(void *arg)
+{
+    pthread_t thread;
+
+    CHECK_INT(sem_init(&foreign.there, 0, 0), ==, 0);
+    CHECK_INT(pthread_create(&thread, NULL, run_lender, NULL), ==, 0);
+    while (sem_wait(&foreign.there) != 0) CHECK_INT(errno, ==, EINTR);
+    (void)!run_on(1, (weir_task_fn)(uintptr_t)arg, NULL);
+}
+
+TEST(scope_or_task_of_another_runtime_aborts)
+{
+    CHECK_ABORTS(use_foreign, (void *)(uintptr_t)spawn_into_foreign,
+                 "weir_spawn: scope 'of-another', opened at");
+    CHECK_ABORTS(use_foreign, (void *)(uintptr_t)cancel_foreign_scope,
+                 "belongs to another runtime");
+    CHECK_ABORTS(use_foreign, (void *)(uintptr_t)join_foreign_task,
+                 "a task handle of another runtime");
+    CHECK_ABORTS(use_foreign, (void *)(uintptr_t)cancel_foreign_task,
+                 "a task handle of another runtime");
 }
 
 /* ---- Log ---- */

@@ -580,6 +580,146 @@ TEST(task_that_ignores_its_cancellation_is_reported_once_and_starves_nobody)
     CHECK_INT(capture.count, ==, 1);
 }
 
+/* ---- Time that passes inside of tasks ---- */
+
+/* Stands for a long computation: the task keeps the worker, and time passes. */
+static void compute(void)
+{
+    test_clock_advance_ms(1);
+}
+
+static void set_flag(weir_timer *timer, void *arg)
+{
+    (void)timer;
+    *(int *)arg = 1;
+}
+
+static int compute_between_checkpoints(void *arg)
+{
+    weir_scope *scope = open_scope("computing", WEIR_FAIL_FAST);
+    int fired = 0, calls = 0, r = 0;
+    weir_timer *timer;
+
+    (void)arg;
+    CHECK_OK(weir_timer_open(
+        scope, &(weir_timer_spec){.name = "t", .on_fire = set_flag, .keep_arg = &fired}, &timer));
+    weir_timer_start(timer, 20);
+    for (; !fired; calls++) {
+        compute();
+        CHECK_OK(weir_checkpoint());
+        CHECK_INT(calls, <=, 2 * TASK_BUDGET);
+    }
+    WEIR_DEADLINE(20) {
+        for (calls = 0; (r = weir_checkpoint()) == 0; calls++) {
+            compute();
+            CHECK_INT(calls, <=, 2 * TASK_BUDGET);
+        }
+    }
+    CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+    return weir_scope_close(scope);
+}
+
+TEST(computing_between_checkpoints_starves_neither_timers_nor_deadlines)
+{
+    test_clock_manual();
+    CHECK_OK(run_on(1, compute_between_checkpoints, NULL));
+}
+
+struct punctual {
+    int64_t due_ns;
+    int64_t latest_ns;
+    int fired;
+};
+
+static void note_lateness(weir_timer *timer, void *arg)
+{
+    struct punctual *punctual = arg;
+    int64_t late_ns = test_clock_now_ns() - punctual->due_ns;
+
+    /* By the first time the worker has learned how slow its tasks are. */
+    if (punctual->fired++ > 0 && late_ns > punctual->latest_ns) punctual->latest_ns = late_ns;
+    punctual->due_ns = test_clock_now_ns() + 5 * 1000000;
+    weir_timer_start(timer, 5);
+}
+
+static int compute_and_yield(void *arg)
+{
+    const struct punctual *punctual = *(struct punctual **)arg;
+
+    while (punctual->fired < 20) {
+        compute();
+        CHECK_OK(weir_yield());
+    }
+    return 0;
+}
+
+static int timer_among_slow_tasks(void *arg)
+{
+    struct punctual punctual = {0};
+    struct punctual *pointer = &punctual;
+    weir_scope *scope = open_scope("slow", WEIR_FAIL_FAST);
+    weir_timer *timer;
+
+    (void)arg;
+    CHECK_OK(weir_timer_open(
+        scope, &(weir_timer_spec){.name = "t", .on_fire = note_lateness, .keep_arg = &punctual},
+        &timer));
+    weir_timer_start(timer, 5);
+    for (int i = 0; i < 200; i++)
+        CHECK_OK(weir_spawn(scope, compute_and_yield, &pointer, sizeof pointer));
+    CHECK_OK(weir_scope_close(scope));
+    CHECK_INT(punctual.latest_ns, <=, 3 * 1000000); /* three tasks, of 200 */
+    return 0;
+}
+
+TEST(slow_tasks_do_not_starve_timers)
+{
+    test_clock_manual();
+    CHECK_OK(run_on(1, timer_among_slow_tasks, NULL));
+}
+
+struct checkpointer {
+    ATOM(int) started;
+    ATOM(int) cancelled;
+};
+
+static int count_checkpoints_after_cancel(void *arg)
+{
+    struct checkpointer *checkpointer = *(struct checkpointer **)arg;
+    int calls = 0, r;
+
+    atom_store_release(&checkpointer->started, 1);
+    while ((r = weir_checkpoint()) == 0)
+        if (atom_load_acquire(&checkpointer->cancelled)) calls++;
+    /* One turn of its worker is over after a few budgets. */
+    CHECK_INT(calls, <=, 8 * TASK_BUDGET);
+    return r;
+}
+
+static int cancel_checkpointers(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 50; i++) {
+        struct checkpointer checkpointer = {0};
+        struct checkpointer *pointer = &checkpointer;
+        weir_scope *scope = open_scope("checkpoints", WEIR_FAIL_FAST);
+
+        spawn_at(scope, 1, "busy", count_checkpoints_after_cancel, &pointer, sizeof pointer);
+        await_flag(&checkpointer.started);
+        weir_scope_cancel(scope, 0, "enough");
+        atom_store_release(&checkpointer.cancelled, 1);
+        CHECK_OK(weir_scope_close(scope));
+    }
+    return 0;
+}
+
+TEST(cancel_from_another_worker_reaches_a_busy_task_within_a_few_budgets)
+{
+    CHECK_OK(run_on(2, cancel_checkpointers, NULL));
+}
+
+/* ---- Sleep ---- */
+
 static int sleep_for_ever(void *arg)
 {
     (void)arg;

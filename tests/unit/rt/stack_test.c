@@ -424,6 +424,33 @@ TEST(overflow_names_the_task)
     }
 }
 
+static int raise_fault(void *arg)
+{
+    (void)arg;
+    CHECK_INT(raise(SIGSEGV), ==, 0);
+    printf("still there\n");
+    return 0;
+}
+
+static void run_raise(void *arg)
+{
+    (void)arg;
+    CHECK_OK(weir_run(&(weir_config){.workers = 1, .signals = WEIR_SIGNAL_OVERFLOW}, raise_fault,
+                      NULL));
+}
+
+/* A fault comes again when its handler returns; what somebody sent does not. */
+TEST(fault_signal_that_was_sent_ends_the_process)
+{
+    char output[512];
+    int status;
+
+    if (TEST_SANITIZED) TEST_SKIP("the sanitizer takes the signal");
+    status = test_child(run_raise, NULL, output, sizeof output);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    CHECK_STR(output, "");
+}
+
 static int many_then_none(void *arg)
 {
     ATOM(int) go = 0;
@@ -447,4 +474,43 @@ TEST(idle_runtime_gives_cold_stacks_back)
 {
     test_clock_auto();
     CHECK_OK(run_on(1, many_then_none, NULL));
+}
+
+/* How many stacks were given back after `count` tasks of this size had ended. */
+static uint64_t given_back_after(size_t stack_bytes, int count)
+{
+    ATOM(int) go = 0;
+    ATOM(int) *pointer = &go;
+    weir_scope *scope = NULL;
+    uint64_t advised;
+
+    CHECK_OK(weir_scope_open(&(weir_scope_spec){.name = "used",
+                                                .on_failure = WEIR_FAIL_FAST,
+                                                .max_tasks = 1000,
+                                                .overflow = WEIR_REJECT,
+                                                .stack_bytes = stack_bytes},
+                             &scope));
+    for (int i = 0; i < count; i++)
+        CHECK_OK(weir_spawn(scope, wait_for_go, &pointer, sizeof pointer));
+    CHECK_OK(weir_yield());
+    atom_store(&go, 1);
+    CHECK_OK(weir_scope_close(scope));
+    advised = test_calls("advise");
+    CHECK_OK(weir_sleep(1000));
+    return test_calls("advise") - advised;
+}
+
+/* Also those of a class that is not the default, and those in the worker's cache. */
+static int use_stacks_of_two_classes(void *arg)
+{
+    (void)arg;
+    CHECK_INT(given_back_after(512 * 1024, STACK_CACHE_MAX + 50), >=, STACK_CACHE_MAX + 50);
+    CHECK_INT(given_back_after(0, STACK_CACHE_MAX / 2), >=, STACK_CACHE_MAX / 2);
+    return 0;
+}
+
+TEST(idle_runtime_gives_back_stacks_of_every_class_and_its_cache)
+{
+    test_clock_auto();
+    CHECK_OK(run_on(1, use_stacks_of_two_classes, NULL));
 }
