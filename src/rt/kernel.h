@@ -87,6 +87,9 @@ struct kernel {
     void *(*map)(const struct kernel *kernel, size_t bytes); /* NULL: no memory */
     void (*unmap)(const struct kernel *kernel, void *memory, size_t bytes);
     int (*advise)(const struct kernel *kernel, void *memory, size_t bytes, int advice);
+    /* The same for several ranges at once, all or an error; NULL: there is no such call. */
+    int (*advise_many)(const struct kernel *kernel, const struct iovec *ranges, int count,
+                       int advice);
     int (*protect)(const struct kernel *kernel, void *memory, size_t bytes, int protection);
 
     /* Sockets and pipes; all non-blocking and close-on-exec. Sockets are written with

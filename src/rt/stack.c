@@ -130,6 +130,26 @@ void stack_pool_deinit(struct stack_pool *pool)
     lock_deinit(&pool->lock);
 }
 
+/* The guards of a slab: in one call if the kernel takes it, else one by one. */
+static int guards_install(const struct stack_pool *pool, char *memory, size_t stride)
+{
+    struct iovec guards[STACK_SLAB_COUNT];
+
+    for (unsigned i = 0; i < STACK_SLAB_COUNT; i++) {
+        guards[i] = (struct iovec){memory + i * stride, guard_bytes(pool)};
+    }
+    if (pool->guard_by_advice && pool->kernel->advise_many &&
+        pool->kernel->advise_many(pool->kernel, guards, STACK_SLAB_COUNT, MADV_GUARD_INSTALL) ==
+            0) {
+        return 0;
+    }
+    for (unsigned i = 0; i < STACK_SLAB_COUNT; i++) {
+        int r = guard_install(pool, guards[i].iov_base);
+        if (r < 0) return r;
+    }
+    return 0;
+}
+
 static int slab_add(struct stack_pool *pool, unsigned size_class)
 {
     struct stack_pool_class *class = &pool->classes[size_class];
@@ -146,13 +166,13 @@ static int slab_add(struct stack_pool *pool, unsigned size_class)
         return -ENOMEM;
     }
     sanitize_stack_mapped(slab->memory, slab->bytes);
+    r = guards_install(pool, slab->memory, stride);
+    if (r < 0) {
+        slab_free(pool, slab);
+        return r == -EINTR ? -ENOMEM : r;
+    }
     for (unsigned i = 0; i < STACK_SLAB_COUNT; i++) {
         struct stack *stack = &slab->stacks[i];
-        r = guard_install(pool, slab->memory + i * stride);
-        if (r < 0) {
-            slab_free(pool, slab);
-            return r == -EINTR ? -ENOMEM : r;
-        }
         list_init(&stack->node);
         stack->slab = slab;
         stack->low = slab->memory + i * stride + guard_bytes(pool);
