@@ -8,7 +8,6 @@
  * small task's.
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -21,6 +20,7 @@
 #include "rt/runtime.h"
 #include "rt/scope.h"
 #include "watch/backtrace.h"
+#include "watch/output.h"
 #include "watch/symbol.h"
 
 enum {
@@ -92,23 +92,10 @@ static ATOM(bool) spare_taken;
 
 /* ---- Text ---- */
 
-/* The real table, whatever the runtime runs on: the descriptor is the program's. It
- * writes without raising SIGPIPE. */
 static void flush(struct dump *dump)
 {
-    struct pollfd poller = {.fd = dump->fd, .events = POLLOUT};
-    size_t done = 0;
-
-    while (done < dump->used && dump->error == 0) {
-        ssize_t n =
-            kernel_epoll.write(&kernel_epoll, dump->fd, dump->text + done, dump->used - done);
-        if (n >= 0) {
-            done += (size_t)n;
-        } else if (n == -EAGAIN) {
-            if (poll(&poller, 1, WRITABLE_MS_MAX) == 0) dump->error = -EAGAIN;
-        } else if (n != -EINTR) {
-            dump->error = (int)n;
-        }
+    if (dump->error == 0) {
+        dump->error = output_write(dump->fd, dump->text, dump->used, WRITABLE_MS_MAX);
     }
     dump->used = 0;
 }

@@ -353,6 +353,7 @@ void test_kernel_install(void)
     table.name = "decorated";
     table.now_ns = decorated_now_ns;
     table.coarse_now_ns = NULL; /* one clock only */
+    table.advise_many = NULL;   /* every advice can fail by itself */
     table.unmap = decorated_unmap;
     table.queue_close = decorated_queue_close;
     table.queue_wake = decorated_queue_wake;

@@ -277,3 +277,107 @@ TEST(deadline_reaches_tasks_on_other_workers)
 {
     CHECK_OK(run_on(2, remote_deadlines, NULL));
 }
+
+/* ---- Joining a scope: inside of a deadline, and while it is cancelled ---- */
+
+struct slow_note {
+    int64_t ended_ns;
+    int cleaned_ms; /* how long it takes to clean up when it is cancelled */
+};
+
+static int sleep_long(void *arg)
+{
+    struct slow_note *note = *(struct slow_note **)arg;
+    int r = weir_sleep(200);
+
+    if (r < 0)
+        WEIR_SHIELD(60000) CHECK_OK(weir_sleep(note->cleaned_ms));
+    note->ended_ns = weir_now_ns();
+    return r;
+}
+
+/* The deadline is inside of the scope: it is no business of the scope's tasks. */
+static int join_within_deadline(void *arg)
+{
+    int64_t start_ns = weir_now_ns();
+    struct slow_note note = {0};
+    struct slow_note *pointer = &note;
+    weir_scope *scope = open_scope("joined", WEIR_FAIL_FAST);
+    weir_scope *inner;
+
+    (void)arg;
+    CHECK_OK(weir_spawn(scope, sleep_long, &pointer, sizeof pointer));
+    for (int i = 1; i <= 2; i++) {
+        WEIR_DEADLINE(50) {
+            CHECK_INT(weir_scope_join(scope), ==, WEIR_ETIMEDOUT);
+            CHECK_INT(weir_scope_join(scope), ==, WEIR_ETIMEDOUT); /* passed before it began */
+        }
+        CHECK_INT(weir_now_ns() - start_ns, ==, i * 50 * MS);
+        CHECK_INT(weir_scope_task_count(scope), ==, 1);
+    }
+    inner = open_timed("between", 10);
+    CHECK_INT(weir_scope_join(scope), ==, WEIR_ETIMEDOUT);
+    CHECK_OK(weir_scope_close(inner));
+    CHECK_INT(weir_now_ns() - start_ns, ==, 110 * MS);
+    WEIR_DEADLINE(500) CHECK_OK(weir_scope_join(scope)); /* the task had its way */
+    CHECK_INT(note.ended_ns - start_ns, ==, 200 * MS);
+    return weir_scope_close(scope);
+}
+
+TEST(deadline_inside_a_scope_ends_its_join_and_the_tasks_go_on)
+{
+    test_clock_auto();
+    CHECK_OK(run_on(1, join_within_deadline, NULL));
+}
+
+static void cancel_from_timer(weir_timer *timer, void *arg)
+{
+    (void)timer;
+    weir_scope_cancel(arg, -EPIPE, "by a timer");
+}
+
+/* What ends the scope ends its tasks, and the join sees them end. */
+static int join_while_cancelled(void *arg)
+{
+    int64_t start_ns = weir_now_ns();
+    struct slow_note note = {.cleaned_ms = 300};
+    struct slow_note *pointer = &note;
+    weir_scope *outer = open_scope("outer", WEIR_FAIL_FAST);
+    weir_scope *scope = open_scope("joined", WEIR_FAIL_FAST);
+    weir_timer *timer;
+
+    (void)arg;
+    CHECK_OK(weir_spawn(scope, sleep_long, &pointer, sizeof pointer));
+    CHECK_OK(weir_timer_open(
+        outer, &(weir_timer_spec){.name = "t", .on_fire = cancel_from_timer, .keep_arg = scope},
+        &timer));
+    weir_timer_start(timer, 20);
+    WEIR_DEADLINE(10000) CHECK_INT(weir_scope_join(scope), ==, -EPIPE);
+    CHECK_INT(note.ended_ns - start_ns, ==, 320 * MS);
+    CHECK_INT(weir_scope_task_count(scope), ==, 0);
+    CHECK_INT(weir_scope_join(scope), ==, -EPIPE);
+    CHECK_INT(weir_scope_close(scope), ==, -EPIPE);
+    return weir_scope_close(outer);
+}
+
+static int join_after_own_deadline(void *arg)
+{
+    int64_t start_ns = weir_now_ns();
+    struct slow_note note = {.cleaned_ms = 300};
+    struct slow_note *pointer = &note;
+    weir_scope *scope = open_timed("timed", 50);
+
+    (void)arg;
+    CHECK_OK(weir_spawn(scope, sleep_long, &pointer, sizeof pointer));
+    CHECK_INT(weir_scope_join(scope), ==, WEIR_ETIMEDOUT);
+    CHECK_INT(note.ended_ns - start_ns, ==, 350 * MS);
+    CHECK_INT(weir_scope_close(scope), ==, WEIR_ETIMEDOUT);
+    return 0;
+}
+
+TEST(join_of_a_cancelled_scope_waits_for_its_tasks)
+{
+    test_clock_auto();
+    CHECK_OK(run_on(1, join_while_cancelled, NULL));
+    CHECK_OK(run_on(1, join_after_own_deadline, NULL));
+}

@@ -311,9 +311,7 @@ static pid_t fork_inside_blocks(void)
                .overflow = WEIR_REJECT) {
         WEIR_DEADLINE(60000) {
             WEIR_SHIELD(60000) {
-                WEIR_NO_DEADLINE("it forks") {
-                    return fork();
-                }
+                WEIR_NO_DEADLINE("it forks") { return fork(); }
             }
         }
     }

@@ -253,7 +253,8 @@ static int stress(void *arg)
             scope, &(weir_postbox_spec){.name = "posts", .capacity = 64, .overflow = WEIR_REJECT},
             &tally.box));
         for (int i = 0; i < CALLERS; i++) {
-            struct caller caller = {&tally, given->seed + (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) + 1};
+            struct caller caller = {&tally,
+                                    given->seed + (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) + 1};
 
             CHECK_OK(weir_spawn(scope, call_often, &caller, sizeof caller));
         }

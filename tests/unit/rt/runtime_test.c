@@ -1,6 +1,7 @@
 /* runtime_test.c - opening, running, embedding and ending runtimes; log and allocator. */
 #include <errno.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <unistd.h>
 

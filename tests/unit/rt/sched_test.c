@@ -604,10 +604,10 @@ static int compute_between_checkpoints(void *arg)
     CHECK_OK(weir_timer_open(
         scope, &(weir_timer_spec){.name = "t", .on_fire = set_flag, .keep_arg = &fired}, &timer));
     weir_timer_start(timer, 20);
-    for (; !fired; calls++) {
+    while (!fired) {
         compute();
         CHECK_OK(weir_checkpoint());
-        CHECK_INT(calls, <=, 2 * TASK_BUDGET);
+        CHECK_INT(++calls, <=, 2 * TASK_BUDGET);
     }
     WEIR_DEADLINE(20) {
         for (calls = 0; (r = weir_checkpoint()) == 0; calls++) {

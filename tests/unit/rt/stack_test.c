@@ -435,8 +435,8 @@ static int raise_fault(void *arg)
 static void run_raise(void *arg)
 {
     (void)arg;
-    CHECK_OK(weir_run(&(weir_config){.workers = 1, .signals = WEIR_SIGNAL_OVERFLOW}, raise_fault,
-                      NULL));
+    CHECK_OK(
+        weir_run(&(weir_config){.workers = 1, .signals = WEIR_SIGNAL_OVERFLOW}, raise_fault, NULL));
 }
 
 /* A fault comes again when its handler returns; what somebody sent does not. */
