@@ -31,10 +31,13 @@ typedef struct weir_file weir_file;
 WEIR_SUSPENDS int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_file);
 
 /* weir_file_close - closes in the executor, so that a slow close does not hold the
- * worker (here, if the executor is full). Takes NULL. Is not cut short, and needs no
- * deadline: the descriptor is always closed. Returns close's error (-EIO, -ENOSPC),
- * which is the last word about written data, or -EINPROGRESS if a call on the file is
- * still running (an orphan): then the descriptor is closed when that has ended. */
+ * worker (but on the worker itself, if no thread of the executor is free at once).
+ * Takes NULL. Needs no deadline, and the descriptor is always closed, also by a task
+ * that is cancelled. Returns close's error (-EIO, -ENOSPC), which is the last word
+ * about written data, or -EINPROGRESS if a call on the file is still running (an
+ * orphan): then the descriptor is closed when that has ended.
+ * Cancel: a cancel or deadline that comes while the close is running is returned, and
+ * the close goes on as an orphan that owns the descriptor; its outcome is unknown. */
 WEIR_SUSPENDS int weir_file_close(weir_file *take_file);
 
 /* weir_file_read - up to `bytes` (at most WEIR_FILE_IO_BYTES_MAX a call) at

@@ -305,7 +305,9 @@ static int close_descriptor(struct task *self, int fd)
     call->fd = fd;
     (void)snprintf(call->call.detail, sizeof call->call.detail, "descriptor %d", fd);
     r = blocking_run(&worker_self()->runtime->files, &call->call, true);
-    if (r < 0) return close_here(fd); /* it never ran */
+    /* Cut short: the call closes the descriptor, or has. Anything else: it never ran. */
+    if (r == WEIR_ECANCELED || r == WEIR_ETIMEDOUT) return r;
+    if (r < 0) return close_here(fd);
     r = (int)call->result;
     call_discard(&call->call);
     return r;

@@ -41,14 +41,27 @@ static void deliver_done(struct worker *worker, struct mail *mail)
     task_wake(call->caller, 0);
 }
 
+/* The caller has gone on, the call is in no list; the mutex is held. */
+static void become_orphan(struct blocking *executor, struct blocking_call *call)
+{
+    call->state = BLOCKING_ORPHAN;
+    list_add_tail(&executor->orphans, &call->node);
+    executor->orphan_count++;
+    executor->orphans_total++;
+}
+
 /* Run one call; the mutex is held on entry and on return. */
 static void run_one(struct blocking *executor, struct blocking_call *call)
 {
     list_remove(&call->node);
     executor->queue_count--;
     executor->busy_count++;
-    call->state = BLOCKING_RUNNING;
-    list_add_tail(&executor->running, &call->node);
+    if (call->caller) {
+        call->state = BLOCKING_RUNNING;
+        list_add_tail(&executor->running, &call->node);
+    } else {
+        become_orphan(executor, call);
+    }
     (void)pthread_mutex_unlock(&executor->mutex);
 
     call->run(call);
@@ -133,6 +146,7 @@ static int submit(struct blocking *executor, struct blocking_call *call)
     size_t free_threads = (size_t)(executor->thread_count - executor->busy_count);
     bool want_thread =
         free_threads <= executor->queue_count && executor->thread_count < executor->threads_max;
+    size_t queue_max;
     int r;
 
     if (want_thread) {
@@ -145,8 +159,10 @@ static int submit(struct blocking *executor, struct blocking_call *call)
             return r;
         }
     }
-    /* What a free thread is about to take does not wait. */
-    if (executor->queue_count >= executor->queue_max + free_threads) {
+    /* What a free thread is about to take does not wait. A call that must run never waits
+     * in the queue: the threads may all be stuck, and it could not be taken back. */
+    queue_max = call->must_run ? 0 : executor->queue_max;
+    if (executor->queue_count >= queue_max + free_threads) {
         executor->rejected_total++;
         return WEIR_EOVERLOAD;
     }
@@ -163,23 +179,24 @@ static bool call_abort(struct task *task, void *object)
     struct blocking_call *call = object;
     struct blocking *executor = call->executor;
     enum blocking_state state;
+    bool removed;
 
     (void)task;
     (void)pthread_mutex_lock(&executor->mutex);
     state = call->state;
-    if (state == BLOCKING_QUEUED) {
+    removed = state == BLOCKING_QUEUED && !call->must_run;
+    if (removed) {
         list_remove(&call->node);
         executor->queue_count--;
+    } else if (state == BLOCKING_QUEUED) {
+        call->caller = NULL; /* the thread that is free for it makes it an orphan */
     } else if (state == BLOCKING_RUNNING) {
-        call->state = BLOCKING_ORPHAN;
         call->caller = NULL;
         list_remove(&call->node);
-        list_add_tail(&executor->orphans, &call->node);
-        executor->orphan_count++;
-        executor->orphans_total++;
+        become_orphan(executor, call);
     }
     (void)pthread_mutex_unlock(&executor->mutex);
-    if (state == BLOCKING_QUEUED) call->discard(call);
+    if (removed) call->discard(call);
     return state != BLOCKING_DONE;
 }
 
@@ -195,12 +212,7 @@ static const struct wait_kind wait_call = {
     .describe = call_describe,
 };
 
-static const struct wait_kind wait_call_to_its_end = {
-    .name = "blocking call (to its end)",
-    .describe = call_describe,
-};
-
-int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_finish)
+int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_run)
 {
     struct worker *worker = worker_self();
     struct task *self = atom_load(&worker->current);
@@ -212,6 +224,7 @@ int blocking_run(struct blocking *executor, struct blocking_call *take_call, boo
     take_call->caller = self;
     take_call->worker = worker;
     take_call->mail.deliver = deliver_done;
+    take_call->must_run = must_run;
     (void)pthread_mutex_lock(&executor->mutex);
     r = submit(executor, take_call);
     (void)pthread_mutex_unlock(&executor->mutex);
@@ -219,5 +232,5 @@ int blocking_run(struct blocking *executor, struct blocking_call *take_call, boo
         take_call->discard(take_call);
         return r;
     }
-    return task_park(self, must_finish ? &wait_call_to_its_end : &wait_call, take_call);
+    return task_park(self, &wait_call, take_call);
 }

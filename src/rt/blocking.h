@@ -5,6 +5,8 @@
  *        ▼                             ▼
  *     removed: it never happens     ORPHAN: the caller goes on; the thread calls
  *                                   `discard` when the call returns
+ *     (a call that must run is not removed: the thread that is free for it takes it as
+ *     an orphan)
  *
  * Owner: the runtime; lifetime: the runtime's. Backpressure: threads_max threads,
  * queue_max calls waiting, more are rejected with WEIR_EOVERLOAD. Failure: the
@@ -46,8 +48,9 @@ struct blocking_call {
     struct blocking *executor;
     struct list node;
     enum blocking_state state;
+    bool must_run;
     int64_t since_ns;
-    struct task *caller;
+    struct task *caller; /* NULL: has gone on */
     struct worker *worker;
     struct mail mail;
 };
@@ -88,7 +91,9 @@ size_t blocking_orphan_count(struct blocking *executor);
 /* Run the call and wait for it. 0: it is done, the caller reads its results from
  * `call` and calls discard. Any error (WEIR_EOVERLOAD, WEIR_ECANCELED,
  * WEIR_ETIMEDOUT, -EAGAIN: no thread): the call is not the caller's any more.
- * `must_finish`: the wait is not cut short. The caller has called task_enter. */
-int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_finish);
+ * `must_run`: once it was taken it runs, whatever becomes of its caller; it is taken only
+ * if a thread is free for it (else WEIR_EOVERLOAD, or no thread: -EAGAIN), so that it
+ * never stands behind threads that are stuck. The caller has called task_enter. */
+int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_run);
 
 #endif
