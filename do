@@ -18,7 +18,7 @@ usage: ./do COMMAND
   run                    build and run the echo server example, with live figures
   test                   build and run the default tests (under 10 minutes on 2 cores)
   test --all             every compiler, sanitizer, switch mode and long test, races planted for
-                         ThreadSanitizer to find, and `check`
+                         ThreadSanitizer to find, each fuzz target for 20 seconds, and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
@@ -95,10 +95,12 @@ try_install() {
     command -v apt-get >/dev/null 2>&1 || return 1
     echo "do: installing $lacking" >&2
     mkdir -p "$logs"
+    # One source that cannot be reached fails the update; the lists that are there may do.
+    apt update >"$logs/apt.log" 2>&1 ||
+        echo "do: apt-get update failed; trying with the package lists there are" >&2
     # shellcheck disable=SC2086 # the names are words
-    if ! { apt update && apt install --no-install-recommends $lacking; } >"$logs/apt.log" 2>&1; then
+    apt install --no-install-recommends $lacking >>"$logs/apt.log" 2>&1 ||
         tail -n 5 "$logs/apt.log" >&2
-    fi
     lacking=$(missing "$@")
     [ -z "$lacking" ]
 }
@@ -115,9 +117,9 @@ sources_now() {
     tools/sources src tests examples bench
 }
 
-# build KIND - configure build/KIND once, and build it. Returns 1, having said why,
-# when that fails.
-build() {
+# choose KIND - what it is built with: $compiler, $cflags and $options. Ends with
+# wrong usage when there is no such kind.
+choose() {
     kind=$1
     compiler=gcc
     cflags=
@@ -133,7 +135,7 @@ build() {
         compiler=${kind#tsan-}
         mode=${compiler#*-}
         compiler=${compiler%-*}
-        case $compiler in gcc | clang) ;; *) die 2 "unknown build kind '$kind'" ;; esac
+        case $compiler in gcc | clang) ;; *) die 2 "unknown build kind '$kind' (see ./do help)" ;; esac
         options="$options $sanitize -Db_sanitize=thread -Dtsan_mode=$mode"
         ;;
     coverage)
@@ -146,7 +148,12 @@ build() {
         ;;
     *) die 2 "unknown build kind '$kind' (see ./do help)" ;;
     esac
+}
 
+# build KIND - configure build/KIND once, and build it. Returns 1, having said why,
+# when that fails.
+build() {
+    choose "$1"
     dir=build/$kind
     mkdir -p "$logs" build
     log=$logs/build-$kind.log
@@ -275,6 +282,13 @@ tests() {
     suite "$name" "$seconds" env WEIR_TEST_WORKERS="$workers" "$program" -j "$jobs" "$@"
 }
 
+# run_covered - the tests that coverage counts, from zero.
+run_covered() {
+    find build/coverage -name '*.gcda' -delete
+    tests coverage coverage-1 400 1
+    tests coverage coverage-2 400 2
+}
+
 test_default() {
     need $packages_build $packages_test
     if built release; then
@@ -282,9 +296,11 @@ test_default() {
         tests release gcc-2 240 2
         suite compile 120 tests/compile/run build/release/libweir.a
         suite examples 120 tools/examples build/release/examples
+        suite corpus 120 tests/fuzz/run replay build/release
     fi
     if built asan-clang; then
         tests asan-clang asan-clang 300 2
+        suite corpus-asan 120 tests/fuzz/run replay build/asan-clang
     fi
     suite tidy-rules 60 tools/tidy --self-test
     judge tidy 60 tools/tidy
@@ -319,6 +335,8 @@ test_rest() {
             tests $kind $kind 500 2
             suite "$kind-planted" 120 "build/$kind/tests/weir-planted"
             case $kind in *-strict) tests $kind "$kind-1" 500 1 ;; esac
+            # One of the four: the long tests take minutes here.
+            case $kind in tsan-gcc-strict) tests $kind "$kind-long" 600 2 --only-long ;; esac
         fi
     done
     if built release; then
@@ -326,6 +344,14 @@ test_rest() {
             build/release/tests/weir-tests -j "$jobs"
         tests release long 900 2 --only-long
         suite install 120 tools/install-check build/release
+    fi
+    if built fuzz; then
+        suite fuzz 240 tests/fuzz/run fuzz build/fuzz 20
+    fi
+    if built coverage; then
+        run_covered
+        judge coverage 120 tools/coverage build/coverage
+        grep 'all of src' "$logs/coverage.log" || true # the judgement is made; this is for the record
     fi
     checks
 }
@@ -391,9 +417,7 @@ command_coverage() {
     [ $# -eq 0 ] || die 2 "coverage takes no argument"
     need $packages_build $packages_test
     build coverage
-    find build/coverage -name '*.gcda' -delete
-    tests coverage coverage-1 400 1
-    tests coverage coverage-2 400 2
+    run_covered
     tools/coverage build/coverage
     finish
 }
@@ -406,6 +430,7 @@ command_format() {
 
 command_build() {
     [ $# -eq 1 ] || die 2 "build needs one KIND (see ./do help)"
+    choose "$1" # refuses an unknown one before anything is installed
     need $packages_build $packages_test
     build "$1"
     echo "built in $root/build/$1"

@@ -9,7 +9,8 @@
  *
  * Cancel: reads and stat: nothing moved. Writes, syncs, renames, opens: outcome
  * unknown, if the call was running (an orphaned open closes its descriptor).
- * Threads: any task. Every call but close is refused without a deadline in force.
+ * Threads: any task of the runtime; close also outside a task, on its workers. Every
+ * call but close is refused without a deadline in force.
  */
 #ifndef WEIR_FILE_H
 #define WEIR_FILE_H

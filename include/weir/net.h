@@ -16,8 +16,10 @@
  * Invariants: at most one task reads and one writes a connection at a time (a
  * second gets WEIR_EINUSE); after WEIR_ECANCELED or WEIR_ETIMEDOUT the connection
  * is as it was before the call, and still usable.
- * Threads: any task of the runtime, on any worker. A connection is closed by one
- * owner, when no call on it is in progress.
+ * Threads: any task of the runtime, on any worker. A connection, a listener or a
+ * datagram socket is closed by one owner, on a worker of its runtime, when no call on
+ * it is in progress. Anything else is misuse and aborts with a sentence, and so does a
+ * call on one that is closed, as long as its memory is not in use again.
  */
 #ifndef WEIR_NET_H
 #define WEIR_NET_H
@@ -180,8 +182,13 @@ static inline void weir_listen_spec_init(weir_listen_spec *spec)
 }
 
 /* weir_listen(&spec, &listener) - bind and listen. A stale unix socket file (nobody
- * listens behind it) is replaced; any other file is left alone. Errors: the kernel's
- * (-EADDRINUSE, -EACCES), WEIR_EREFUSED. Never suspends. */
+ * listens behind it) is replaced; any other file is left alone. While a unix listener
+ * with a file is open it holds a lock on "<path>.lock" beside it, which another one on
+ * the same path cannot get: -EADDRINUSE, also before the first one listens. A killed
+ * process leaves that file behind, unlocked, which does no harm. (A server that is not
+ * a weir_listen takes no such lock: its socket must not be bound and left without
+ * listening.) Errors: the kernel's (-EADDRINUSE, -EACCES), WEIR_EREFUSED. Never
+ * suspends. */
 WEIR_API WEIR_MUST_USE int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *spec,
                                              weir_listener **ret_listener);
 #define weir_listen(...) weir_listen_sized(sizeof(weir_listen_spec), __VA_ARGS__)
@@ -221,7 +228,8 @@ WEIR_SUSPENDS ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes,
 /* weir_udp_local - the address it is bound to. */
 WEIR_API int weir_udp_local(const weir_udp *udp, weir_address *ret_address);
 
-/* weir_udp_close - close and free. Takes NULL. Never suspends. */
+/* weir_udp_close - close and free. Takes NULL. Never suspends. A call that is in
+ * progress on it in another task is misuse and aborts with a sentence. */
 WEIR_API void weir_udp_close(weir_udp *udp);
 
 WEIR_END

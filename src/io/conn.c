@@ -40,6 +40,7 @@ int conn_prepare(weir_conn **ret_conn)
 
 void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transport transport)
 {
+    conn->head = (struct io_head){IO_CONN, conn->pollable->runtime};
     conn->fd = take_fd;
     /* Not registered yet, so nobody else looks at it. */
     conn->pollable->fd = take_fd;
@@ -188,38 +189,46 @@ void weir_conn_close(weir_conn *conn)
     const struct kernel *kernel;
 
     if (!conn) return;
+    io_check(conn, IO_CONN, "weir_conn_close");
     kernel = conn->pollable->runtime->kernel;
     check_unclaimed(conn, &conn->reader, "reading");
     check_unclaimed(conn, &conn->writer, "writing");
     pollable_free(conn->pollable, "weir_conn_close");
     (void)kernel->close(kernel, conn->fd);
+    conn->head.kind = IO_CLOSED;
     mem_free(conn);
 }
 
 int weir_conn_shutdown(weir_conn *conn, int how)
 {
-    const struct kernel *kernel = conn->pollable->runtime->kernel;
+    const struct kernel *kernel;
+
+    io_check_open(conn, IO_CONN, "weir_conn_shutdown");
+    kernel = conn->head.runtime->kernel;
     return kernel->shutdown(kernel, conn->fd, how);
 }
 
 int weir_conn_fd(const weir_conn *conn)
 {
+    io_check_open(conn, IO_CONN, "weir_conn_fd");
     return conn->fd;
 }
 
 int weir_conn_local(const weir_conn *conn, weir_address *ret_address)
 {
+    io_check_open(conn, IO_CONN, "weir_conn_local");
     return address_of_socket(conn->pollable->runtime->kernel, conn->fd, false, conn->transport,
                              ret_address);
 }
 
 int weir_conn_peer(const weir_conn *conn, weir_address *ret_address)
 {
+    io_check_open(conn, IO_CONN, "weir_conn_peer");
     return address_of_socket(conn->pollable->runtime->kernel, conn->fd, true, conn->transport,
                              ret_address);
 }
 
-bool conn_readable_now(const weir_conn *conn)
+bool conn_readable_now(weir_conn *conn)
 {
     const struct kernel *kernel = conn->pollable->runtime->kernel;
     ssize_t n;
@@ -229,6 +238,8 @@ bool conn_readable_now(const weir_conn *conn)
     do {
         n = kernel->recv(kernel, conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     } while (n == -EINTR);
+    /* The look has used the error up: without this the next read would find a clean end. */
+    if (n < 0 && n != -EAGAIN) conn->pending_error = (int)n;
     return n != -EAGAIN;
 }
 
@@ -284,6 +295,11 @@ static bool shows_drained(const weir_conn *conn, ssize_t n, const struct iovec *
  * returned even if a cancel came at the same time: the next call sees that. */
 static ssize_t read_some(struct task *self, weir_conn *conn, const struct iovec *parts, int count)
 {
+    if (__builtin_expect(conn->pending_error != 0, 0)) {
+        int error = conn->pending_error;
+        conn->pending_error = 0;
+        return error;
+    }
     for (;;) {
         int r;
 
@@ -325,15 +341,23 @@ static bool is_empty(const struct iovec *parts, int count)
     return true;
 }
 
+static io_claim *claim_for(weir_conn *conn, move_fn move)
+{
+    return move == read_some ? &conn->reader : &conn->writer;
+}
+
 /* One call that moves what it can. */
-static ssize_t move_once(const char *call, weir_conn *conn, io_claim *claim, move_fn move,
-                         const struct iovec *parts, int count)
+static ssize_t move_once(const char *call, weir_conn *conn, move_fn move, const struct iovec *parts,
+                         int count)
 {
     struct task *self = task_self();
+    io_claim *claim;
     ssize_t n;
     int r;
 
     if (!self) return refuse_no_task(call);
+    io_check(conn, IO_CONN, call);
+    claim = claim_for(conn, move);
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
     if (count < 0 || count > IOV_MAX) return -EINVAL;
@@ -346,15 +370,18 @@ static ssize_t move_once(const char *call, weir_conn *conn, io_claim *claim, mov
 
 /* Until all is moved: 0, or the error, or WEIR_ECLOSED at the end of the stream.
  * Cancellation and the budget are looked at before each step. */
-static int move_all(const char *call, weir_conn *conn, io_claim *claim, move_fn move, void *data,
-                    size_t bytes, size_t *ret_moved)
+static int move_all(const char *call, weir_conn *conn, move_fn move, void *data, size_t bytes,
+                    size_t *ret_moved)
 {
     struct task *self = task_self();
+    io_claim *claim;
     size_t moved = 0;
     int r;
 
     if (ret_moved) *ret_moved = 0;
     if (!self) return refuse_no_task(call);
+    io_check(conn, IO_CONN, call);
+    claim = claim_for(conn, move);
     if (!io_claim_take(claim, conn->pollable->runtime->shared, self)) return WEIR_EINUSE;
     do {
         struct iovec rest = {bytes > 0 ? (char *)data + moved : data, bytes - moved};
@@ -377,33 +404,32 @@ static int move_all(const char *call, weir_conn *conn, io_claim *claim, move_fn 
 ssize_t weir_conn_read(weir_conn *conn, void *data, size_t bytes)
 {
     struct iovec part = {data, bytes};
-    return move_once("weir_conn_read", conn, &conn->reader, read_some, &part, 1);
+    return move_once("weir_conn_read", conn, read_some, &part, 1);
 }
 
 ssize_t weir_conn_readv(weir_conn *conn, const struct iovec *parts, int parts_count)
 {
-    return move_once("weir_conn_readv", conn, &conn->reader, read_some, parts, parts_count);
+    return move_once("weir_conn_readv", conn, read_some, parts, parts_count);
 }
 
 ssize_t weir_conn_write(weir_conn *conn, const void *data, size_t bytes)
 {
     struct iovec part = {(void *)(uintptr_t)data, bytes};
-    return move_once("weir_conn_write", conn, &conn->writer, write_some, &part, 1);
+    return move_once("weir_conn_write", conn, write_some, &part, 1);
 }
 
 ssize_t weir_conn_writev(weir_conn *conn, const struct iovec *parts, int parts_count)
 {
-    return move_once("weir_conn_writev", conn, &conn->writer, write_some, parts, parts_count);
+    return move_once("weir_conn_writev", conn, write_some, parts, parts_count);
 }
 
 int weir_conn_send_all(weir_conn *conn, const void *data, size_t bytes, size_t *ret_sent)
 {
-    return move_all("weir_conn_send_all", conn, &conn->writer, write_some, (void *)(uintptr_t)data,
-                    bytes, ret_sent);
+    return move_all("weir_conn_send_all", conn, write_some, (void *)(uintptr_t)data, bytes,
+                    ret_sent);
 }
 
 int weir_conn_read_exact(weir_conn *conn, void *data, size_t bytes, size_t *ret_received)
 {
-    return move_all("weir_conn_read_exact", conn, &conn->reader, read_some, data, bytes,
-                    ret_received);
+    return move_all("weir_conn_read_exact", conn, read_some, data, bytes, ret_received);
 }

@@ -16,6 +16,7 @@
 #include "io/io.h"
 
 struct weir_conn {
+    struct io_head head;
     struct pollable *pollable;
     int fd;
     bool is_socket;
@@ -26,6 +27,7 @@ struct weir_conn {
     bool short_read_drains; /* a read that stops short has taken all there was */
     bool watched;           /* a read has waited: edges are reported from then on */
     bool drained;           /* nothing is left, so the next read waits without trying */
+    int pending_error;      /* taken from the socket by a look; the next read's, once */
 };
 
 /* Owns `reader` of a connection that an idle wait has. */
@@ -38,7 +40,7 @@ void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transpor
 void conn_abandon(weir_conn *conn);
 
 /* Is there something to read, or the end, or an error: would a read not wait? For
- * descriptors that cannot be looked into the answer is yes. */
-bool conn_readable_now(const weir_conn *conn);
+ * descriptors that cannot be looked into the answer is yes. By whoever has `reader`. */
+bool conn_readable_now(weir_conn *conn);
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <weir/file.h>
 
+#include "io/io.h"
 #include "io/listing.h"
 #include "rt/blocking.h"
 #include "rt/kernel.h"
@@ -21,6 +22,7 @@
 #include "rt/task.h"
 
 struct weir_file {
+    struct io_head head;
     int fd;
     ATOM(unsigned) shares; /* its user's, and one for each call */
 };
@@ -237,8 +239,14 @@ static struct file_call *begin_file(const char *name, enum file_operations opera
                                     weir_file *file, size_t bytes, int64_t offset, int *ret_error)
 {
     struct file_call *call = NULL;
-    int r = begin(name);
+    int r;
 
+    if (!task_self()) {
+        *ret_error = refuse_no_task(name);
+        return NULL;
+    }
+    io_check(file, IO_FILE, name);
+    r = begin(name);
     if (bytes > WEIR_FILE_IO_BYTES_MAX) bytes = WEIR_FILE_IO_BYTES_MAX;
     if (r == 0) {
         call = call_new(operation, bytes);
@@ -277,6 +285,7 @@ int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_fil
     call->fd = -1;
     call_discard(&call->call);
     if (r < 0) goto fail;
+    file->head = (struct io_head){IO_FILE, worker_self()->runtime};
     atom_store(&file->shares, 1);
     *ret_file = file;
     return 0;
@@ -289,8 +298,7 @@ fail:
 /* Close on this thread: when the executor cannot be used. */
 static int close_here(int fd)
 {
-    struct worker *worker = worker_self();
-    const struct kernel *kernel = worker ? worker->kernel : kernel_current();
+    const struct kernel *kernel = worker_self()->kernel;
     return kernel->close(kernel, fd);
 }
 
@@ -319,6 +327,8 @@ int weir_file_close(weir_file *take_file)
     int fd;
 
     if (!take_file) return 0;
+    io_check(take_file, IO_FILE, "weir_file_close");
+    take_file->head.kind = IO_CLOSED; /* also while an orphan keeps the memory */
     fd = take_file->fd;
     if (atom_sub(&take_file->shares, 1) > 1) return -EINPROGRESS;
     mem_free(take_file);

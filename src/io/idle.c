@@ -209,6 +209,7 @@ int weir_conn_idle_sized(weir_scope *scope, weir_conn *conn, size_t spec_bytes,
 
     if (!worker) return refuse_no_task("weir_conn_idle");
     scope_check(scope, "weir_conn_idle");
+    io_check(conn, IO_CONN, "weir_conn_idle");
     spec_copy(&spec, sizeof spec, given, spec_bytes);
     r = check_spec(scope, &spec);
     if (r < 0) return r;

@@ -26,6 +26,48 @@ static inline int io_wait(struct task *self, struct pollable *pollable, unsigned
     return pollable_wait(pollable, direction, kind);
 }
 
+/* ---- Handles ----
+ *
+ * Every handle of this layer begins with a struct io_head: a word that is cleared before its
+ * memory is freed, so that a call after the close ends with a sentence instead of
+ * moving bytes of somebody else. It is a net, not a proof: memory that has become
+ * another handle of the same kind is not told apart. */
+
+enum io_kind {
+    IO_CLOSED = 0,
+    IO_CONN = 0x636f6e6e, /* not numbers that lie about in memory */
+    IO_LISTENER = 0x6c73746e,
+    IO_UDP = 0x75647020,
+    IO_FILE = 0x66696c65,
+};
+
+struct io_head {
+    enum io_kind kind;
+    weir_runtime *runtime;
+};
+
+/* Which of the rules it is that `call` breaks. */
+_Noreturn void io_misused(const void *handle, enum io_kind kind, const char *call);
+
+/* What a call that any thread may make begins with. */
+static inline void io_check_open(const void *handle, enum io_kind kind, const char *call)
+{
+    const struct io_head *head = handle;
+    if (__builtin_expect(!head || head->kind != kind, 0)) io_misused(handle, kind, call);
+}
+
+/* What every other call begins with: on a worker of the handle's own runtime. */
+static inline void io_check(const void *handle, enum io_kind kind, const char *call)
+{
+    const struct io_head *head = handle;
+    const struct worker *worker = worker_self();
+
+    io_check_open(handle, kind, call);
+    if (__builtin_expect(!worker || worker->runtime != head->runtime, 0)) {
+        io_misused(handle, kind, call);
+    }
+}
+
 /* Who is doing something, or NULL. */
 typedef ATOM(const void *) io_claim;
 

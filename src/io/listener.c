@@ -7,11 +7,18 @@
  * recognised by a connect that is refused, and replaced; nothing else is ever
  * removed, and at close the file is removed only if it is still the one that was
  * made here (its inode cannot be given to another file while the socket is open).
+ *
+ * A socket that is bound and does not listen yet refuses connections, too. So that a
+ * server that is starting does not lose its path to another one, each holds a lock on
+ * "<path>.lock" for its whole life, and only who has that looks at what is there. The
+ * lock file is removed while it is locked; who has opened it before, and locks it
+ * then, sees that its name is gone or another file's, and begins again.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -32,10 +39,11 @@ struct slot {
 };
 
 struct weir_listener {
-    weir_runtime *runtime;
+    struct io_head head;
     weir_address address; /* as bound: with the real port */
     bool has_file;
     struct file_identity file;
+    int lock_fd; /* of a unix socket with a file; or -1 */
     unsigned count;
     struct slot slots[]; /* one, or one for each worker */
 };
@@ -103,7 +111,7 @@ static bool is_stale(const struct kernel *kernel, const weir_address *address)
     return r == -ECONNREFUSED;
 }
 
-/* The path is taken: bind after all if what is there is stale. */
+/* The path is taken: bind after all if what is there is stale. With the lock. */
 static int replace_stale(const struct kernel *kernel, int fd, const weir_address *address)
 {
     const char *path = file_path(address);
@@ -115,6 +123,73 @@ static int replace_stale(const struct kernel *kernel, int fd, const weir_address
     }
     remove_file(kernel, path);
     return kernel->bind(kernel, fd, (const struct sockaddr *)&address->storage, address->bytes);
+}
+
+/* ---- The lock of its path ---- */
+
+enum { LOCK_PATH_BYTES = sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof ".lock" };
+
+/* Others may take and remove it between our open and our lock, but hardly often. */
+enum { LOCK_ATTEMPTS = 16 };
+
+static void lock_path(const weir_address *address, char path[LOCK_PATH_BYTES])
+{
+    (void)snprintf(path, LOCK_PATH_BYTES, "%s.lock", file_path(address));
+}
+
+/* 0: `fd` is locked and still what the path names. -EAGAIN: it is not any more. */
+static int lock_opened(const struct kernel *kernel, int fd, const char *path)
+{
+    struct stat opened, named;
+    int r;
+
+    do r = kernel->lock_file(kernel, fd, true);
+    while (r == -EINTR);
+    if (r < 0) return r == -EAGAIN ? -EADDRINUSE : r;
+    do r = kernel->fstat(kernel, fd, &opened);
+    while (r == -EINTR);
+    if (r < 0) return r;
+    do r = kernel->stat(kernel, path, &named);
+    while (r == -EINTR);
+    if (r == -ENOENT) return -EAGAIN;
+    if (r < 0) return r;
+    return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? 0 : -EAGAIN;
+}
+
+static int take_lock(weir_listener *listener)
+{
+    const struct kernel *kernel = listener->head.runtime->kernel;
+    char path[LOCK_PATH_BYTES];
+
+    lock_path(&listener->address, path);
+    for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
+        int fd = kernel->open(kernel, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+        int r;
+
+        if (fd == -EINTR) continue;
+        if (fd < 0) return fd;
+        r = lock_opened(kernel, fd, path);
+        if (r == 0) {
+            listener->lock_fd = fd;
+            return 0;
+        }
+        (void)kernel->close(kernel, fd);
+        if (r != -EAGAIN) return r;
+    }
+    return -EADDRINUSE;
+}
+
+static void give_lock_back(weir_listener *listener)
+{
+    const struct kernel *kernel = listener->head.runtime->kernel;
+    char path[LOCK_PATH_BYTES];
+
+    if (listener->lock_fd < 0) return;
+    lock_path(&listener->address, path);
+    remove_file(kernel, path);
+    /* Said, not left to the close: a forked process may have the descriptor, too. */
+    while (kernel->lock_file(kernel, listener->lock_fd, false) == -EINTR) {}
+    (void)kernel->close(kernel, listener->lock_fd);
 }
 
 /* ---- Opening ---- */
@@ -136,11 +211,13 @@ static int set_tcp_options(const struct kernel *kernel, int fd, bool share_port)
 
 static int bind_socket(weir_listener *listener, int fd)
 {
-    const struct kernel *kernel = listener->runtime->kernel;
+    const struct kernel *kernel = listener->head.runtime->kernel;
     weir_address *address = &listener->address;
     const char *path = file_path(address);
-    int r = kernel->bind(kernel, fd, (const struct sockaddr *)&address->storage, address->bytes);
+    int r = path ? take_lock(listener) : 0;
 
+    if (r < 0) return r;
+    r = kernel->bind(kernel, fd, (const struct sockaddr *)&address->storage, address->bytes);
     if (r == -EADDRINUSE) r = replace_stale(kernel, fd, address);
     if (r < 0) return r;
     if (path) {
@@ -157,7 +234,7 @@ static int bind_socket(weir_listener *listener, int fd)
 /* Open socket number `count`; the first one finds the port that the others share. */
 static int add_slot(weir_listener *listener, int backlog, bool share_port)
 {
-    const struct kernel *kernel = listener->runtime->kernel;
+    const struct kernel *kernel = listener->head.runtime->kernel;
     struct slot *slot = &listener->slots[listener->count];
     enum weir_transport transport = listener->address.transport;
     int r;
@@ -224,8 +301,9 @@ int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *given,
     count = spec.per_worker ? worker->runtime->worker_count : 1;
     listener = mem_alloc_zeroed(sizeof *listener + count * sizeof listener->slots[0]);
     if (!listener) return -ENOMEM;
-    listener->runtime = worker->runtime;
+    listener->head = (struct io_head){IO_LISTENER, worker->runtime};
     listener->address = address;
+    listener->lock_fd = -1;
     while (listener->count < count) {
         r = add_slot(listener, spec.backlog, count > 1);
         if (r < 0) {
@@ -244,7 +322,8 @@ void weir_listener_close(weir_listener *listener)
     const struct kernel *kernel;
 
     if (!listener) return;
-    kernel = listener->runtime->kernel;
+    io_check(listener, IO_LISTENER, "weir_listener_close");
+    kernel = listener->head.runtime->kernel;
     for (unsigned i = 0; i < listener->count; i++) {
         const struct task *acceptor = atom_load_acquire(&listener->slots[i].acceptor);
         if (acceptor) {
@@ -257,15 +336,18 @@ void weir_listener_close(weir_listener *listener)
         const char *path = file_path(&listener->address);
         if (is_same_file(kernel, path, &listener->file)) remove_file(kernel, path);
     }
+    give_lock_back(listener);
     for (unsigned i = 0; i < listener->count; i++) {
         pollable_free(listener->slots[i].pollable, "weir_listener_close");
         (void)kernel->close(kernel, listener->slots[i].fd);
     }
+    listener->head.kind = IO_CLOSED;
     mem_free(listener);
 }
 
 int weir_listener_address(const weir_listener *listener, weir_address *ret_address)
 {
+    io_check_open(listener, IO_LISTENER, "weir_listener_address");
     *ret_address = listener->address;
     return 0;
 }
@@ -317,10 +399,11 @@ int weir_accept(weir_listener *listener, weir_conn **ret_conn)
     int r;
 
     if (!self) return refuse_no_task("weir_accept");
+    io_check(listener, IO_LISTENER, "weir_accept");
     r = task_enter(self, ENTER_TAKE_WORK);
     if (r < 0) return r;
     slot = &listener->slots[listener->count > 1 ? worker_self()->index : 0];
-    if (!io_claim_take(&slot->acceptor, listener->runtime->shared, self)) return WEIR_EINUSE;
+    if (!io_claim_take(&slot->acceptor, listener->head.runtime->shared, self)) return WEIR_EINUSE;
     r = conn_prepare(&conn);
     if (r < 0) goto out;
     r = accept_fd(self, slot);

@@ -6,8 +6,10 @@
 #include "rt/mem.h"
 
 struct weir_udp {
+    struct io_head head;
     struct pollable *pollable;
     int fd;
+    ATOM(unsigned) calls; /* in progress, also of a task that is woken and has not run yet */
 };
 
 static const struct wait_kind wait_recv = {
@@ -48,6 +50,7 @@ int weir_udp_open(const char *address, weir_udp **ret_udp)
     if (r < 0) goto fail_close;
     r = pollable_new(udp->fd, &udp->pollable);
     if (r < 0) goto fail_close;
+    udp->head = (struct io_head){IO_UDP, worker->runtime};
     *ret_udp = udp;
     return 0;
 
@@ -63,35 +66,30 @@ void weir_udp_close(weir_udp *udp)
     const struct kernel *kernel;
 
     if (!udp) return;
+    io_check(udp, IO_UDP, "weir_udp_close");
     kernel = udp->pollable->runtime->kernel;
+    if (atom_load_acquire(&udp->calls) > 0) {
+        misuse("weir_udp_close: a task is sending or receiving on it (descriptor %d)", udp->fd);
+    }
     pollable_free(udp->pollable, "weir_udp_close");
     (void)kernel->close(kernel, udp->fd);
+    udp->head.kind = IO_CLOSED;
     mem_free(udp);
 }
 
 int weir_udp_local(const weir_udp *udp, weir_address *ret_address)
 {
+    io_check_open(udp, IO_UDP, "weir_udp_local");
     return address_of_socket(udp->pollable->runtime->kernel, udp->fd, false, WEIR_UDP, ret_address);
 }
 
-ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const void *data, size_t bytes)
+static ssize_t send_one(struct task *self, weir_udp *udp, const struct msghdr *message)
 {
-    struct task *self = task_self();
-    struct iovec part = {(void *)(uintptr_t)data, bytes};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    int r;
-
-    if (!self) return refuse_no_task("weir_udp_send");
-    if (!to || to->transport != WEIR_UDP) {
-        return refuse("weir_udp_send: the address to send to is not udp:");
-    }
-    r = task_enter(self, ENTER_IO);
-    if (r < 0) return r;
-    message.msg_name = (void *)(uintptr_t)&to->storage;
-    message.msg_namelen = to->bytes;
     for (;;) {
         const struct kernel *kernel = worker_self()->kernel;
-        ssize_t n = kernel->sendmsg(kernel, udp->fd, &message, 0);
+        ssize_t n = kernel->sendmsg(kernel, udp->fd, message, 0);
+        int r;
+
         if (n == -EINTR) continue;
         if (n != -EAGAIN) return n;
         r = io_wait(self, udp->pollable, READY_OUT, &wait_send);
@@ -99,22 +97,40 @@ ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const void *data, s
     }
 }
 
-ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes, weir_address *ret_from)
+ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const void *data, size_t bytes)
 {
     struct task *self = task_self();
-    struct sockaddr_storage from;
-    struct iovec part = {data, bytes};
-    int r;
+    struct iovec part = {(void *)(uintptr_t)data, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t n;
 
-    if (!self) return refuse_no_task("weir_udp_recv");
-    r = task_enter(self, ENTER_IO);
-    if (r < 0) return r;
+    if (!self) return refuse_no_task("weir_udp_send");
+    io_check(udp, IO_UDP, "weir_udp_send");
+    if (!to || to->transport != WEIR_UDP) {
+        return refuse("weir_udp_send: the address to send to is not udp:");
+    }
+    message.msg_name = (void *)(uintptr_t)&to->storage;
+    message.msg_namelen = to->bytes;
+    (void)atom_add(&udp->calls, 1);
+    n = task_enter(self, ENTER_IO);
+    if (n == 0) n = send_one(self, udp, &message);
+    (void)atom_sub(&udp->calls, 1);
+    return n;
+}
+
+static ssize_t receive_one(struct task *self, weir_udp *udp, struct iovec *part,
+                           weir_address *ret_from)
+{
+    struct sockaddr_storage from;
+
     for (;;) {
         const struct kernel *kernel = worker_self()->kernel;
         struct msghdr message = {
-            .msg_iov = &part, .msg_iovlen = 1, .msg_name = &from, .msg_namelen = sizeof from};
+            .msg_iov = part, .msg_iovlen = 1, .msg_name = &from, .msg_namelen = sizeof from};
         /* With MSG_TRUNC the result is the datagram's own length. */
         ssize_t n = kernel->recvmsg(kernel, udp->fd, &message, MSG_TRUNC);
+        int r;
+
         if (n == -EINTR) continue;
         if (n >= 0 && ret_from) {
             r = address_from_kernel(&from, message.msg_namelen, WEIR_UDP, ret_from);
@@ -124,4 +140,19 @@ ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes, weir_address *ret
         r = io_wait(self, udp->pollable, READY_IN, &wait_recv);
         if (r < 0) return r;
     }
+}
+
+ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes, weir_address *ret_from)
+{
+    struct task *self = task_self();
+    struct iovec part = {data, bytes};
+    ssize_t n;
+
+    if (!self) return refuse_no_task("weir_udp_recv");
+    io_check(udp, IO_UDP, "weir_udp_recv");
+    (void)atom_add(&udp->calls, 1);
+    n = task_enter(self, ENTER_IO);
+    if (n == 0) n = receive_one(self, udp, &part, ret_from);
+    (void)atom_sub(&udp->calls, 1);
+    return n;
 }

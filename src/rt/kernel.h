@@ -135,6 +135,8 @@ struct kernel {
     ssize_t (*pwrite)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                       int64_t offset);
     int (*fsync)(const struct kernel *kernel, int fd, bool data_only);
+    /* flock, exclusive and without waiting: -EAGAIN if somebody else has it; or give it back. */
+    int (*lock_file)(const struct kernel *kernel, int fd, bool lock);
     int (*fstat)(const struct kernel *kernel, int fd, struct stat *ret_stat);
     int (*stat)(const struct kernel *kernel, const char *path, struct stat *ret_stat);
     int (*rename)(const struct kernel *kernel, const char *from, const char *to);

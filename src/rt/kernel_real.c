@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -397,6 +398,12 @@ int real_fsync(const struct kernel *kernel, int fd, bool data_only)
 {
     (void)kernel;
     return result(data_only ? fdatasync(fd) : fsync(fd));
+}
+
+int real_lock_file(const struct kernel *kernel, int fd, bool lock)
+{
+    (void)kernel;
+    return result(flock(fd, lock ? LOCK_EX | LOCK_NB : LOCK_UN));
 }
 
 int real_fstat(const struct kernel *kernel, int fd, struct stat *ret_stat)

@@ -270,6 +270,10 @@ static int everything(void *arg)
 /* What a fault in the removal of a file leaves is not the library's to clean up. */
 static void everything_remove(const struct objects *objects)
 {
+    char lock[96];
+
+    (void)snprintf(lock, sizeof lock, "%s.lock", objects->socket + strlen("unix:"));
+    (void)unlink(lock);
     (void)unlink(objects->path);
     (void)unlink(objects->socket + strlen("unix:"));
     (void)rmdir(objects->other);

@@ -422,3 +422,74 @@ TEST(the_error_of_close_is_told_and_memory_is_no_excuse)
     test_kernel_install();
     CHECK_OK(io_test_run(close_fails));
 }
+
+/* ---- Closing when the executor is stuck, and a close that is slow ---- */
+
+static int close_beside_a_stuck_thread(void *arg)
+{
+    struct folder folder;
+    weir_file *file, *fifo = NULL;
+    int r = 0;
+
+    (void)arg;
+    folder_make(&folder);
+    CHECK_INT(mkfifo(folder.names[0], 0600), ==, 0);
+    CHECK_OK(weir_file_open(folder.path, O_RDONLY, 0, &file));
+    WEIR_DEADLINE(5) { r = weir_file_open(folder.names[0], O_RDONLY, 0, &fifo); }
+    CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+    CHECK_INT(orphan_count(), ==, 1);
+    WEIR_DEADLINE(5000) { r = weir_file_close(file); }
+    CHECK_INT(r, ==, 0);
+    unblock(folder.names[0]);
+    wait_until_no_orphans();
+    folder_remove(&folder);
+    return 0;
+}
+
+TEST(a_close_does_not_stand_behind_threads_that_are_stuck)
+{
+    CHECK_OK(with_one_thread(close_beside_a_stuck_thread));
+}
+
+static int slow_close_fd = -1;
+
+static int slow_close(const struct kernel *kernel, int fd)
+{
+    char byte;
+    if (fd == slow_close_fd) CHECK_INT(read(slow_gate[0], &byte, 1), ==, 1);
+    return kernel_epoll.close(kernel, fd);
+}
+
+static int interrupted_close(void *arg)
+{
+    weir_file *file;
+    int next, r = 0;
+
+    (void)arg;
+    /* The lowest number that is free is the one that the file gets. */
+    next = dup(slow_gate[0]);
+    CHECK_INT(close(next), ==, 0);
+    CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &file));
+    slow_close_fd = next;
+    WEIR_DEADLINE(5) { r = weir_file_close(file); }
+    CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+    CHECK_INT(orphan_count(), ==, 1);
+    CHECK(fcntl(next, F_GETFD) >= 0); /* the orphan's */
+    CHECK_INT(write(slow_gate[1], "x", 1), ==, 1);
+    wait_until_no_orphans();
+    CHECK_INT(fcntl(next, F_GETFD), ==, -1);
+    slow_close_fd = -1;
+    return 0;
+}
+
+TEST(a_slow_close_is_cut_short_and_still_closes)
+{
+    slow_kernel = kernel_epoll;
+    slow_kernel.close = slow_close;
+    CHECK_INT(pipe2(slow_gate, O_CLOEXEC), ==, 0);
+    kernel_override(&slow_kernel);
+    CHECK_OK(with_one_thread(interrupted_close));
+    kernel_override(NULL);
+    CHECK_INT(close(slow_gate[0]), ==, 0);
+    CHECK_INT(close(slow_gate[1]), ==, 0);
+}

@@ -1,5 +1,6 @@
 /* idle_test.c - waiting without a task: one callback, whatever ends the wait. */
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "base/atomic.h"
 #include "io/conn.h"
@@ -597,4 +598,29 @@ TEST(writer_is_told_when_its_connection_cannot_be_watched_any_more)
 {
     test_kernel_install();
     CHECK_OK(io_test_run(unwatchable_with_writer));
+}
+
+IO_TEST(a_reset_that_ends_an_idle_wait_is_told_to_the_next_read)
+{
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    struct seen seen = {0};
+    weir_conn *a, *b;
+    char byte;
+    int r;
+
+    io_test_pair(&a, &b);
+    CHECK_INT(setsockopt(weir_conn_fd(b), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), ==, 0);
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(idle(scope, a, &seen, 10000));
+        weir_conn_close(b);
+        wait_until_called(&seen);
+    }
+    CHECK_OK(r);
+    check_seen(&seen, 0);
+    CHECK_INT(weir_conn_write(a, "x", 1), ==, -EPIPE);
+    CHECK_INT(weir_conn_read(a, &byte, 1), ==, -ECONNRESET);
+    CHECK_INT(weir_conn_read(a, &byte, 1), ==, 0);
+    weir_conn_close(a);
+    return 0;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -360,9 +361,6 @@ IO_TEST(a_unix_listener_makes_its_file_and_removes_it)
     weir_address_format(&address, text, sizeof text);
     CHECK_STR(text, place.address);
     CHECK_INT(listen_at(place.address, &second), ==, -EADDRINUSE);
-    CHECK_OK(weir_accept(listener, &server)); /* from the question whether it is alive */
-    CHECK_INT(weir_conn_read(server, text, 1), ==, 0);
-    weir_conn_close(server);
     CHECK_OK(weir_connect(place.address, &client));
     CHECK_OK(weir_accept(listener, &server));
     CHECK_INT(weir_conn_write(client, "x", 1), ==, 1);
@@ -415,11 +413,58 @@ IO_TEST(a_file_that_was_put_in_place_of_ours_is_left_alone)
     place_make(&place);
     CHECK_OK(listen_at(place.address, &listener));
     CHECK_INT(unlink(place.path), ==, 0);
-    CHECK_OK(listen_at(place.address, &second));
+    CHECK_INT(listen_at(place.address, &second), ==, -EADDRINUSE); /* the path is still ours */
+    leave_stale(&place);
     weir_listener_close(listener);
     CHECK(exists(place.path));
+    CHECK_OK(listen_at(place.address, &second));
     weir_listener_close(second);
     CHECK(!exists(place.path));
+    place_remove(&place);
+    return 0;
+}
+
+/* Somebody who has the lock and has bound, and does not listen yet. */
+IO_TEST(a_server_that_is_starting_keeps_its_path)
+{
+    struct place place;
+    weir_listener *listener;
+    char lock[80];
+    int fd;
+
+    place_make(&place);
+    (void)snprintf(lock, sizeof lock, "%s.lock", place.path);
+    fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    CHECK_INT(flock(fd, LOCK_EX | LOCK_NB), ==, 0);
+    leave_stale(&place);
+    CHECK_INT(listen_at(place.address, &listener), ==, -EADDRINUSE);
+    CHECK(exists(place.path));
+    /* Its process is killed: the files that are left are in nobody's way. */
+    CHECK_INT(close(fd), ==, 0);
+    CHECK(exists(lock));
+    CHECK_OK(listen_at(place.address, &listener));
+    weir_listener_close(listener);
+    CHECK(!exists(lock));
+    CHECK(!exists(place.path));
+    place_remove(&place);
+    return 0;
+}
+
+IO_TEST(a_lock_file_that_is_a_link_is_not_followed)
+{
+    struct place place;
+    weir_listener *listener;
+    char lock[80], target[80];
+
+    place_make(&place);
+    (void)snprintf(lock, sizeof lock, "%s.lock", place.path);
+    (void)snprintf(target, sizeof target, "%s.target", place.path);
+    CHECK_INT(symlink(target, lock), ==, 0);
+    CHECK_INT(listen_at(place.address, &listener), ==, -ELOOP);
+    CHECK(!exists(target));
+    CHECK(!exists(place.path));
+    CHECK_INT(unlink(lock), ==, 0);
     place_remove(&place);
     return 0;
 }

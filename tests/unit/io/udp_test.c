@@ -121,3 +121,46 @@ IO_TEST(many_tasks_may_send_on_one_socket)
     weir_udp_close(udps[1]);
     return 0;
 }
+
+static int close_under(bool woken)
+{
+    weir_udp *udps[2];
+    weir_address addresses[2];
+    int r;
+
+    open_two(udps, addresses, "udp:127.0.0.1:0");
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, receive_one, &udps[1], sizeof udps[1]));
+        CHECK_OK(weir_yield());
+        /* Woken, and behind this task in the queue: it waits no more, and has not left. */
+        if (woken) weir_scope_cancel(scope, 0, "wake it");
+        weir_udp_close(udps[1]);
+    }
+    return r;
+}
+
+static int close_under_a_receiver(void *arg)
+{
+    (void)arg;
+    return close_under(false);
+}
+
+static int close_under_a_woken_receiver(void *arg)
+{
+    (void)arg;
+    return close_under(true);
+}
+
+static void misuse_in_a_task(void *arg)
+{
+    (void)io_test_run(*(weir_task_fn *)arg);
+}
+
+TEST(closing_under_a_receiver_aborts)
+{
+    weir_task_fn waiting = close_under_a_receiver, woken = close_under_a_woken_receiver;
+
+    CHECK_ABORTS(misuse_in_a_task, &waiting, "weir_udp_close: a task is sending or receiving");
+    CHECK_ABORTS(misuse_in_a_task, &woken, "weir_udp_close: a task is sending or receiving");
+}
