@@ -8,6 +8,7 @@
  * off saves how far it got, in a shield: cancellation does not reach its cleanup. Exit status: 0
  * every job has ended or was saved, 1 failed, 2 wrong usage.
  */
+#include <errno.h>
 #include <unistd.h>
 #include <weir/weir.h>
 
@@ -59,6 +60,8 @@ static int customer(void *arg) /* hands in jobs until nobody takes them any more
             r = weir_conn_send_all(conn, &steps, sizeof steps, NULL);
         }
         weir_conn_close(conn);
+        /* The business may close while this job still waits at the door. */
+        if (r == -EPIPE || r == -ECONNRESET) return 0;
         if (r == 0) r = weir_sleep(50);
     }
     return r;
