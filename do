@@ -128,7 +128,7 @@ choose() {
     case $kind in
     release) ;;
     clang) compiler=clang ;;
-    bench) options="$options -Dbench=true -Dtests=false -Dexamples=false -Db_lto=true" ;;
+    bench) options="$options -Dbench=true -Dtests=false -Dexamples=false -Db_lto=true -Doptimization=3" ;;
     asan-gcc) options="$options $sanitize -Db_sanitize=address,undefined" ;;
     asan-clang) options="$options $sanitize -Db_sanitize=address,undefined" compiler=clang ;;
     tsan-*-ordered | tsan-*-strict)
