@@ -10,9 +10,10 @@
         .hidden switch_entry
         .type   switch_entry, %function
         .p2align 4
-switch_entry:
         .cfi_startproc
         .cfi_undefined x30
+        nop /* an unwinder looks one byte before a return address: that is here too */
+switch_entry:
         hint    #36 /* bti j */
         mov     x29, xzr
         mov     x30, xzr

@@ -16,9 +16,10 @@
         .hidden switch_entry
         .type   switch_entry, @function
         .p2align 4
-switch_entry:
         .cfi_startproc
         .cfi_undefined %rip
+        nop /* an unwinder looks one byte before a return address: that is here too */
+switch_entry:
         _CET_ENDBR
         xorl    %ebp, %ebp
         movq    0(%rsp), %rax
