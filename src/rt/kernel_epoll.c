@@ -20,6 +20,7 @@
 #include "base/atomic.h"
 #include "rt/kernel_real.h"
 #include "rt/mem.h"
+#include "rt/sanitize.h"
 
 enum {
     QUEUE_EVENTS_MAX = 256, /* reported by one wait; more stay in the kernel for the next */
@@ -42,7 +43,7 @@ struct kernel_queue {
 
 /* Whether epoll_pwait2 is there: found out by the first call. Relaxed is enough,
  * since the worst that a late reader does is to find out again. */
-static ATOM(bool) pwait2_missing;
+static ATOM(bool) pwait2_missing = WEIR_TSAN; /* which holds signals back in calls unknown to it */
 static ATOM(bool) pwait2_masked;
 
 void kernel_epoll_mask_pwait2(bool mask)
