@@ -32,10 +32,6 @@
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, \
                                             memory_order_seq_cst)
 
-/* Keep the compiler, not the processor, from moving accesses: for signal handlers
- * on the same thread. */
-#define atom_signal_fence() atomic_signal_fence(memory_order_seq_cst)
-
 /* Tell the processor that this is a spin loop. */
 static inline void atom_pause(void)
 {

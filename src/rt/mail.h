@@ -1,7 +1,8 @@
 /* mail.h - how one thread tells a worker something.
  *
  * A piece of mail is embedded in the object it is about. Any thread may post it;
- * `deliver` runs on the worker, once per posting, on the worker's own stack. The
+ * `deliver` runs on the worker, once per posting: on its own stack what comes through
+ * the inbox, on the stack of whoever calls mail_deliver_local what is local. The
  * poster makes sure that a piece is not posted again before it was delivered.
  */
 #ifndef WEIR_RT_MAIL_H
