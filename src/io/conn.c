@@ -46,10 +46,9 @@ void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transpor
     conn->pollable->fd = take_fd;
     conn->is_socket = is_socket;
     conn->transport = transport;
-    /* Not for unix sockets, where a read also stops at a message with descriptors, and
-     * not when a test's table makes reads shorter than the kernel would. */
+    /* Not for unix sockets, where a read also stops at a message with descriptors. */
     conn->short_read_drains =
-        transport == WEIR_TCP && conn->pollable->runtime->kernel->recv == kernel_epoll.recv;
+        transport == WEIR_TCP && conn->pollable->runtime->kernel->short_recv_drains;
 }
 
 void conn_abandon(weir_conn *conn)

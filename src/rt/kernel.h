@@ -50,6 +50,9 @@ struct kernel_queue; /* each backend's own */
 struct kernel {
     const char *name;
     void *state; /* the table's own */
+    /* A recv on a TCP socket that stops short has taken all there was. False in a table
+     * that makes reads shorter than the kernel would. */
+    bool short_recv_drains;
 
     /* Time and chance. `choose` may be NULL: always 0, the fair default. */
     int64_t (*now_ns)(const struct kernel *kernel);

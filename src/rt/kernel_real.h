@@ -70,20 +70,20 @@ int real_list_directory(const struct kernel *kernel, const char *path,
                         int (*entry)(void *arg, const char *name), void *arg);
 
 /* The members of a table that come from here. */
-#define KERNEL_REAL_CALLS                                                                       \
-    .now_ns = real_now_ns, .coarse_now_ns = real_coarse_now_ns, .random = real_random,          \
-    .thread_start = real_thread_start, .thread_join = real_thread_join, .map = real_map,        \
-    .unmap = real_unmap, .advise = real_advise, .advise_many = real_advise_many,                \
-    .protect = real_protect, .socket = real_socket, .socketpair = real_socketpair,              \
-    .pipe = real_pipe, .bind = real_bind, .listen = real_listen, .accept = real_accept,         \
-    .connect = real_connect, .getsockopt = real_getsockopt, .setsockopt = real_setsockopt,      \
-    .getsockname = real_getsockname, .getpeername = real_getpeername,                           \
-    .set_nonblocking = real_set_nonblocking, .read = real_read, .readv = real_readv,            \
-    .write = real_write, .writev = real_writev, .recv = real_recv, .send = real_send,           \
-    .recvmsg = real_recvmsg, .sendmsg = real_sendmsg, .shutdown = real_shutdown,                \
-    .close = real_close, .getaddrinfo = real_getaddrinfo, .freeaddrinfo = real_freeaddrinfo,    \
-    .open = real_open, .pread = real_pread, .pwrite = real_pwrite, .fsync = real_fsync,         \
-    .lock_file = real_lock_file, .fstat = real_fstat, .stat = real_stat, .rename = real_rename, \
+#define KERNEL_REAL_CALLS                                                                         \
+    .short_recv_drains = true, .now_ns = real_now_ns, .coarse_now_ns = real_coarse_now_ns,        \
+    .random = real_random, .thread_start = real_thread_start, .thread_join = real_thread_join,    \
+    .map = real_map, .unmap = real_unmap, .advise = real_advise, .advise_many = real_advise_many, \
+    .protect = real_protect, .socket = real_socket, .socketpair = real_socketpair,                \
+    .pipe = real_pipe, .bind = real_bind, .listen = real_listen, .accept = real_accept,           \
+    .connect = real_connect, .getsockopt = real_getsockopt, .setsockopt = real_setsockopt,        \
+    .getsockname = real_getsockname, .getpeername = real_getpeername,                             \
+    .set_nonblocking = real_set_nonblocking, .read = real_read, .readv = real_readv,              \
+    .write = real_write, .writev = real_writev, .recv = real_recv, .send = real_send,             \
+    .recvmsg = real_recvmsg, .sendmsg = real_sendmsg, .shutdown = real_shutdown,                  \
+    .close = real_close, .getaddrinfo = real_getaddrinfo, .freeaddrinfo = real_freeaddrinfo,      \
+    .open = real_open, .pread = real_pread, .pwrite = real_pwrite, .fsync = real_fsync,           \
+    .lock_file = real_lock_file, .fstat = real_fstat, .stat = real_stat, .rename = real_rename,   \
     .unlink = real_unlink, .mkdir = real_mkdir, .list_directory = real_list_directory
 
 /* Make epoll queues wait as on a kernel without epoll_pwait2 (before Linux 5.11):

@@ -224,6 +224,11 @@ static int decorated_advise(KERNEL, void *memory, size_t bytes, int advice)
     return base->advise(base, memory, bytes, advice);
 }
 
+void decorate_short_reads(bool are_short)
+{
+    table.short_recv_drains = base->short_recv_drains && !are_short;
+}
+
 int64_t decorate_mapped_bytes(void)
 {
     return atom_load(&mapped_bytes);

@@ -125,6 +125,7 @@ void test_short_io(size_t bytes_max)
 {
     test_kernel_install();
     atom_store(&state.io_bytes_max, bytes_max);
+    decorate_short_reads(bytes_max > 0);
 }
 
 void test_mask_features(const char *features)

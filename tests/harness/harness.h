@@ -140,6 +140,8 @@ void decorate_choose(bool on);
 int64_t decorate_mapped_bytes(void);
 /* Make every open queue's wait return. */
 void decorate_wake_all(void);
+/* Reads are made shorter than the kernel would, or are its own again. */
+void decorate_short_reads(bool are_short);
 
 enum clock_mode { CLOCK_MODE_REAL, CLOCK_MODE_MANUAL, CLOCK_MODE_AUTO };
 enum clock_mode clock_mode(void);

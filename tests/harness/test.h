@@ -179,7 +179,7 @@ void test_fault(const char *call, int error, int times);
 uint64_t test_calls(const char *call);
 
 /* Reads and writes move at most `bytes_max` bytes; 0: no limit. Datagrams stay
- * whole. */
+ * whole. Before the runtime starts. */
 void test_short_io(size_t bytes_max);
 
 /* Behave like an older kernel. "guard": no MADV_GUARD_INSTALL, no epoll_pwait2
