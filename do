@@ -26,6 +26,8 @@ usage: ./do COMMAND
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
   check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
                          analysis, tools/tidy (include matrix and house rules)
+  reference              the reference of all calls: build/reference/html/index.html, and man pages
+                         (man -M build/reference weir_spawn)
   coverage               lines of src that the default tests run, by file
   format                 lay out all C files by .clang-format
   build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
@@ -55,7 +57,7 @@ die() {
 # on PATH from elsewhere (a newer go, for instance).
 packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev"
 packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
-packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck"
+packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev python3:python3"
 
 installed() {
@@ -297,11 +299,13 @@ test_default() {
         suite compile 120 tests/compile/run build/release/libweir.a
         suite examples 120 tools/examples build/release/examples
         suite corpus 120 tests/fuzz/run replay build/release
+        judge reference 60 tools/reference --check --library build/release/libweir.so
     fi
     if built asan-clang; then
         tests asan-clang asan-clang 300 2
         suite corpus-asan 120 tests/fuzz/run replay build/asan-clang
     fi
+    suite reference-rules 60 tools/reference --self-test
     suite tidy-rules 60 tools/tidy --self-test
     judge tidy 60 tools/tidy
 }
@@ -387,6 +391,7 @@ checks() {
     judge cppcheck 300 tools/analyse cppcheck
     judge analyzer 600 tools/analyse analyzer
     judge thread-safety 120 tools/analyse thread-safety
+    judge man-pages 60 tools/reference --lint
     judge tidy 60 tools/tidy
 }
 
@@ -411,6 +416,14 @@ command_bench() {
     try_install $packages_bench || echo "do: going on without: $lacking" >&2
     build bench
     exec bench/run --build build/bench "$@"
+}
+
+command_reference() {
+    [ $# -eq 0 ] || die 2 "reference takes no argument"
+    need python3:python3 mandoc:mandoc
+    tools/reference --man build/reference
+    tools/reference --html build/reference/html
+    echo "build/reference/html/index.html; man -M build/reference weir_spawn"
 }
 
 command_coverage() {
@@ -440,7 +453,7 @@ command_build() {
 command=$1
 shift
 case $command in
-run | test | bench | check | coverage | format | build) "command_$command" "$@" ;;
+run | test | bench | check | reference | coverage | format | build) "command_$command" "$@" ;;
 help | --help | -h) help ;;
 *) die 2 "unknown command '$command' (./do help lists them)" ;;
 esac

@@ -37,7 +37,7 @@ WEIR_API const char *weir_error_name(int error);
 /* weir_why - the sentence of the calling task's last refusal, which names the
  * boundary and the member ("scope 'fetch': overflow is not set"), or "" if there
  * was none. Outside a task: of the calling thread. The string is valid until the
- * next refusal of the same task. Never suspends. */
+ * next refusal of the same task. Never suspends. Any thread. */
 WEIR_API const char *weir_why(void);
 
 WEIR_END

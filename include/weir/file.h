@@ -9,6 +9,8 @@
  *
  * Cancel: reads and stat: nothing moved. Writes, syncs, renames, opens: outcome
  * unknown, if the call was running (an orphaned open closes its descriptor).
+ * Errors of every call: the kernel's, WEIR_EOVERLOAD (the queue is full), WEIR_ECANCELED,
+ * WEIR_ETIMEDOUT, WEIR_ENODEADLINE, WEIR_EREFUSED (weir_why), -ENOMEM.
  * Threads: any task of the runtime; close also outside a task, on its workers. Every
  * call but close is refused without a deadline in force.
  */

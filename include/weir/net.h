@@ -35,6 +35,7 @@ WEIR_BEGIN
 
 #define WEIR_ADDRESS_TEXT_MAX 128
 
+/* How bytes travel to an address. */
 enum weir_transport {
     WEIR_TRANSPORT_NONE = 0,
     WEIR_TCP,
@@ -42,6 +43,7 @@ enum weir_transport {
     WEIR_UNIX,
 };
 
+/* A parsed address: what the kernel takes, and which kind of socket it is for. */
 typedef struct weir_address {
     enum weir_transport transport;
     socklen_t bytes;
@@ -74,7 +76,8 @@ typedef struct weir_conn weir_conn;
  * Errors: the kernel's (-ECONNREFUSED, -EMFILE), WEIR_EREFUSED (address). */
 WEIR_SUSPENDS int weir_connect(const char *address, weir_conn **ret_conn);
 
-/* weir_connect_to - the same for a parsed address. */
+/* weir_connect_to - the same for a parsed address. Cancel and errors as
+ * weir_connect. */
 WEIR_SUSPENDS int weir_connect_to(const weir_address *address, weir_conn **ret_conn);
 
 /* weir_conn_from_fd - adopt a socket, pipe or other pollable descriptor; it is
@@ -84,7 +87,7 @@ WEIR_SUSPENDS int weir_connect_to(const weir_address *address, weir_conn **ret_c
 WEIR_API WEIR_MUST_USE int weir_conn_from_fd(int take_fd, weir_conn **ret_conn);
 
 /* weir_pipe - a pipe; the ends are connections. weir_socketpair - two connected
- * unix sockets. Never suspend. */
+ * unix sockets. Errors: -EMFILE, -ENFILE, -ENOMEM. Never suspend. */
 WEIR_API WEIR_MUST_USE int weir_pipe(weir_conn **ret_reader, weir_conn **ret_writer);
 WEIR_API WEIR_MUST_USE int weir_socketpair(weir_conn **ret_a, weir_conn **ret_b);
 
@@ -95,6 +98,7 @@ WEIR_SUSPENDS ssize_t weir_conn_read(weir_conn *conn, void *data, size_t bytes);
 WEIR_SUSPENDS ssize_t weir_conn_readv(weir_conn *conn, const struct iovec *parts, int parts_count);
 
 /* weir_conn_write - at least one byte, at most `bytes` (0 if `bytes` is 0).
+ * weir_conn_writev - from several parts, at most IOV_MAX.
  * Cancel: nothing moved. Errors: the kernel's (-EPIPE, -ECONNRESET; no signal),
  * WEIR_EINUSE. */
 WEIR_SUSPENDS ssize_t weir_conn_write(weir_conn *conn, const void *data, size_t bytes);
@@ -113,7 +117,8 @@ WEIR_SUSPENDS int weir_conn_read_exact(weir_conn *conn, void *data, size_t bytes
                                        size_t *ret_received);
 
 /* weir_conn_shutdown - `how` as in shutdown(2): SHUT_WR tells the peer there is no
- * more. For the writing end of a pipe use close. Never suspends. */
+ * more. For the writing end of a pipe use close. Errors: -ENOTSOCK (a pipe), -ENOTCONN.
+ * Never suspends. */
 WEIR_API int weir_conn_shutdown(weir_conn *conn, int how);
 
 /* weir_conn_close - close and free. Takes NULL. Never suspends. A call that is in
@@ -199,7 +204,8 @@ WEIR_API WEIR_MUST_USE int weir_listen_sized(size_t spec_bytes, const weir_liste
  * WEIR_EINUSE. */
 WEIR_SUSPENDS int weir_accept(weir_listener *listener, weir_conn **ret_conn);
 
-/* weir_listener_address - where it listens (the real port for port 0). */
+/* weir_listener_address - where it listens (the real port for port 0). Returns 0 or the
+ * kernel's error. Never suspends. */
 WEIR_API int weir_listener_address(const weir_listener *listener, weir_address *ret_address);
 
 /* weir_listener_close - stop listening and free; a unix socket's file is removed, if
@@ -211,7 +217,8 @@ WEIR_API void weir_listener_close(weir_listener *listener);
 
 typedef struct weir_udp weir_udp;
 
-/* weir_udp_open - bound to `address` (text, "udp:0.0.0.0:0" for any). Never suspends. */
+/* weir_udp_open - bound to `address` (text, "udp:0.0.0.0:0" for any). Errors: the
+ * kernel's (-EADDRINUSE, -EMFILE), WEIR_EREFUSED (address). Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_udp_open(const char *address, weir_udp **ret_udp);
 
 /* weir_udp_send - one datagram to `to`. Any number of tasks may send and receive,
@@ -221,11 +228,13 @@ WEIR_SUSPENDS ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const
                                     size_t bytes);
 
 /* weir_udp_recv - one datagram; `ret_from` may be NULL. A datagram longer than
- * `bytes` is cut and its true length returned. Cancel: nothing moved. */
+ * `bytes` is cut and its true length returned. Cancel: nothing moved.
+ * Errors: the kernel's (-ECONNREFUSED: nobody took what was sent before), WEIR_EINUSE. */
 WEIR_SUSPENDS ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes,
                                     weir_address *ret_from);
 
-/* weir_udp_local - the address it is bound to. */
+/* weir_udp_local - the address it is bound to. Returns 0 or the kernel's error. Never
+ * suspends. */
 WEIR_API int weir_udp_local(const weir_udp *udp, weir_address *ret_address);
 
 /* weir_udp_close - close and free. Takes NULL. Never suspends. A call that is in

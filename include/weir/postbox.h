@@ -6,6 +6,8 @@
  * foreign thread cannot be parked. Failure: a posted function is a task of the
  * scope and fails like one; what is still queued when the scope is cancelled is
  * run (its first suspending call fails), for it may own what it was given.
+ *
+ * Threads: any may post; it is opened by a task of the runtime.
  */
 #ifndef WEIR_POSTBOX_H
 #define WEIR_POSTBOX_H

@@ -75,9 +75,10 @@ WEIR_API WEIR_MUST_USE int weir_scope_open_at(const char *where, size_t spec_byt
 #define weir_scope_open(...) weir_scope_open_at(WEIR_HERE, sizeof(weir_scope_spec), __VA_ARGS__)
 
 /* weir_scope_join - wait until all tasks of the scope have ended; it stays open.
- * Returns what close would. Suspends. A cancellation of the scope reaches its tasks,
- * which are awaited; a WEIR_DEADLINE inside the scope ends the wait with WEIR_ETIMEDOUT
- * and the tasks go on. */
+ * Returns what close would. Suspends.
+ * Cancel: nothing moved. A cancellation of the scope reaches its tasks, which are
+ * awaited; a WEIR_DEADLINE inside the scope ends the wait with WEIR_ETIMEDOUT and the
+ * tasks go on. */
 WEIR_SUSPENDS int weir_scope_join(weir_scope *scope);
 
 /* weir_scope_close - wait until all tasks have ended, release the scope and
@@ -85,7 +86,7 @@ WEIR_SUSPENDS int weir_scope_join(weir_scope *scope);
  * deadline cut a task short; WEIR_ECANCELED if a cancellation from outside or the end
  * of a stop did; the error given to weir_scope_cancel. Tasks that all returned 0 or
  * more had their way: that is 0, however late. Order of release: tasks, postboxes and idle waits,
- * timers, then the scope. Suspends; is not cut short by cancellation (see join).
+ * timers, then the scope. Suspends. Cancel: it is not cut short (see join).
  * Closing out of order or from another task aborts with a sentence. */
 WEIR_SUSPENDS int weir_scope_close_at(const char *where, weir_scope *scope);
 #define weir_scope_close(scope) weir_scope_close_at(WEIR_HERE, (scope))
@@ -183,7 +184,9 @@ WEIR_API void weir_block_leave(weir_block *block);
  * The reason is shown by the dump. */
 #define WEIR_NO_DEADLINE(reason) WEIR_BLOCK_(weir_no_deadline_enter, (reason))
 
-/* WEIR_SCOPE(scope, &result, .name = …, …) { … } - open a scope, run the block
+/* weir_scope_block_enter, weir_scope_block_leave - what WEIR_SCOPE calls.
+ *
+ * WEIR_SCOPE(scope, &result, .name = …, …) { … } - open a scope, run the block
  * with `scope` in it, close it however the block is left, and put close's result
  * (or open's error: then the block is skipped) into `result`. A negative value that
  * the block itself has put there stays, unless close has an error of its own. */

@@ -51,7 +51,7 @@ WEIR_SUSPENDS int weir_spawn_named(weir_scope *scope, const char *name, weir_tas
     weir_spawn_named((scope), #fn, (fn), (arg), (arg_bytes))
 
 /* weir_task_spawn(scope, &spec, &task) - the same with every choice said, and a
- * handle (ret_task may be NULL). */
+ * handle (ret_task may be NULL). Cancel and errors as weir_spawn. */
 WEIR_SUSPENDS int weir_task_spawn_sized(weir_scope *scope, size_t spec_bytes,
                                         const weir_task_spec *spec, weir_task *ret_task);
 #define weir_task_spawn(scope, ...) \
@@ -87,7 +87,8 @@ WEIR_API bool weir_stopping(void);
 WEIR_SUSPENDS int weir_yield(void);
 
 /* weir_checkpoint - check for cancellation; yields only when the task's budget of
- * suspending calls is used up. For long loops that make no suspending call. */
+ * suspending calls is used up. For long loops that make no suspending call.
+ * Cancel: nothing moved. Errors as weir_yield. */
 WEIR_SUSPENDS int weir_checkpoint(void);
 
 /* weir_sleep - park for `ms`. WEIR_FOREVER parks until cancelled and is refused

@@ -16,6 +16,7 @@
 WEIR_BEGIN
 
 typedef struct weir_timer weir_timer;
+/* What is called when the time has come, on the timer's worker. */
 typedef void (*weir_timer_fn)(weir_timer *timer, void *keep_arg);
 
 typedef struct weir_timer_spec {
