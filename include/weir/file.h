@@ -12,7 +12,8 @@
  * Errors of every call: the kernel's, WEIR_EOVERLOAD (the queue is full), WEIR_ECANCELED,
  * WEIR_ETIMEDOUT, WEIR_ENODEADLINE, WEIR_EREFUSED (weir_why), -ENOMEM.
  * Threads: any task of the runtime; close also outside a task, on its workers. Every
- * call but close is refused without a deadline in force.
+ * call but close is refused without a deadline in force. A call on a file that is closed,
+ * or another runtime's, aborts with a sentence.
  */
 #ifndef WEIR_FILE_H
 #define WEIR_FILE_H

@@ -18,8 +18,9 @@
  * is as it was before the call, and still usable.
  * Threads: any task of the runtime, on any worker. A connection, a listener or a
  * datagram socket is closed by one owner, on a worker of its runtime, when no call on
- * it is in progress. Anything else is misuse and aborts with a sentence, and so does a
- * call on one that is closed, as long as its memory is not in use again.
+ * it is in progress. Anything else is misuse and aborts with a sentence, and so does any
+ * call on one that is closed, whatever was opened after it: the pointers are handles,
+ * which are looked up and never followed.
  */
 #ifndef WEIR_NET_H
 #define WEIR_NET_H

@@ -29,18 +29,22 @@ int conn_prepare(weir_conn **ret_conn)
 
     if (!conn) return -ENOMEM;
     r = pollable_new(-1, &conn->pollable);
-    if (r < 0) {
-        mem_free(conn);
-        return r;
-    }
+    if (r < 0) goto fail_free;
+    r = io_head_init(&conn->head, HANDLE_CONN);
+    if (r < 0) goto fail_pollable;
     conn->fd = -1;
     *ret_conn = conn;
     return 0;
+
+fail_pollable:
+    pollable_free(conn->pollable, "");
+fail_free:
+    mem_free(conn);
+    return r;
 }
 
 void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transport transport)
 {
-    conn->head = (struct io_head){IO_CONN, conn->pollable->runtime};
     conn->fd = take_fd;
     /* Not registered yet, so nobody else looks at it. */
     conn->pollable->fd = take_fd;
@@ -53,66 +57,51 @@ void conn_adopt(weir_conn *conn, int take_fd, bool is_socket, enum weir_transpor
 
 void conn_abandon(weir_conn *conn)
 {
+    io_head_deinit(&conn->head);
     pollable_free(conn->pollable, "");
     mem_free(conn);
 }
 
-/* Two connections with a descriptor each, or none. */
-static int prepare_pair(weir_conn *conns[2])
+/* Two connections with a descriptor each, or none: the ends of a pipe or of a pair of
+ * sockets. */
+static int open_pair(const char *call, bool is_socket, weir_conn **ret_a, weir_conn **ret_b)
 {
-    int r = conn_prepare(&conns[0]);
-    if (r < 0) return r;
-    r = conn_prepare(&conns[1]);
-    if (r < 0) conn_abandon(conns[0]);
-    return r;
-}
+    struct worker *worker = worker_self();
+    const struct kernel *kernel;
+    weir_conn *a, *b;
+    int fds[2];
+    int r;
 
-static int finish_pair(weir_conn *conns[2], const int fds[2], int r, bool is_socket)
-{
-    if (r < 0) {
-        conn_abandon(conns[0]);
-        conn_abandon(conns[1]);
-        return r;
-    }
-    for (int i = 0; i < 2; i++) {
-        conn_adopt(conns[i], fds[i], is_socket, is_socket ? WEIR_UNIX : WEIR_TRANSPORT_NONE);
-    }
+    if (!worker) return refuse_no_task(call);
+    kernel = worker->kernel;
+    r = conn_prepare(&a);
+    if (r < 0) return r;
+    r = conn_prepare(&b);
+    if (r < 0) goto fail_a;
+    r = is_socket ? kernel->socketpair(kernel, AF_UNIX, SOCK_STREAM, fds)
+                  : kernel->pipe(kernel, fds);
+    if (r < 0) goto fail_b;
+    conn_adopt(a, fds[0], is_socket, is_socket ? WEIR_UNIX : WEIR_TRANSPORT_NONE);
+    conn_adopt(b, fds[1], is_socket, is_socket ? WEIR_UNIX : WEIR_TRANSPORT_NONE);
+    *ret_a = a->head.handle;
+    *ret_b = b->head.handle;
     return 0;
+
+fail_b:
+    conn_abandon(b);
+fail_a:
+    conn_abandon(a);
+    return r;
 }
 
 int weir_pipe(weir_conn **ret_reader, weir_conn **ret_writer)
 {
-    struct worker *worker = worker_self();
-    weir_conn *conns[2];
-    int fds[2];
-    int r;
-
-    if (!worker) return refuse_no_task("weir_pipe");
-    r = prepare_pair(conns);
-    if (r < 0) return r;
-    r = finish_pair(conns, fds, worker->kernel->pipe(worker->kernel, fds), false);
-    if (r < 0) return r;
-    *ret_reader = conns[0];
-    *ret_writer = conns[1];
-    return 0;
+    return open_pair("weir_pipe", false, ret_reader, ret_writer);
 }
 
 int weir_socketpair(weir_conn **ret_a, weir_conn **ret_b)
 {
-    struct worker *worker = worker_self();
-    weir_conn *conns[2];
-    int fds[2];
-    int r;
-
-    if (!worker) return refuse_no_task("weir_socketpair");
-    r = prepare_pair(conns);
-    if (r < 0) return r;
-    r = worker->kernel->socketpair(worker->kernel, AF_UNIX, SOCK_STREAM, fds);
-    r = finish_pair(conns, fds, r, true);
-    if (r < 0) return r;
-    *ret_a = conns[0];
-    *ret_b = conns[1];
-    return 0;
+    return open_pair("weir_socketpair", true, ret_a, ret_b);
 }
 
 /* What kind of descriptor it is; other families of sockets are read and written as
@@ -159,7 +148,7 @@ int weir_conn_from_fd(int take_fd, weir_conn **ret_conn)
     if (r < 0) goto fail;
     conn_adopt(conn, take_fd, is_socket, transport);
     conn->short_read_drains = false; /* whatever has been done to it before */
-    *ret_conn = conn;
+    *ret_conn = conn->head.handle;
     return 0;
 
 fail:
@@ -183,46 +172,46 @@ static void check_unclaimed(const weir_conn *conn, io_claim *claim, const char *
            ((const struct task *)owner)->name, doing, conn->fd);
 }
 
-void weir_conn_close(weir_conn *conn)
+void weir_conn_close(weir_conn *handle)
 {
     const struct kernel *kernel;
+    weir_conn *conn;
 
-    if (!conn) return;
-    io_check(conn, IO_CONN, "weir_conn_close");
+    if (!handle) return;
+    conn = io_check(handle, HANDLE_CONN, "weir_conn_close");
     kernel = conn->pollable->runtime->kernel;
     check_unclaimed(conn, &conn->reader, "reading");
     check_unclaimed(conn, &conn->writer, "writing");
+    io_head_deinit(&conn->head);
     pollable_free(conn->pollable, "weir_conn_close");
     (void)kernel->close(kernel, conn->fd);
-    conn->head.kind = IO_CLOSED;
     mem_free(conn);
 }
 
-int weir_conn_shutdown(weir_conn *conn, int how)
+int weir_conn_shutdown(weir_conn *handle, int how)
 {
-    const struct kernel *kernel;
+    const weir_conn *conn = io_check_open(handle, HANDLE_CONN, "weir_conn_shutdown");
+    const struct kernel *kernel = conn->head.runtime->kernel;
 
-    io_check_open(conn, IO_CONN, "weir_conn_shutdown");
-    kernel = conn->head.runtime->kernel;
     return kernel->shutdown(kernel, conn->fd, how);
 }
 
-int weir_conn_fd(const weir_conn *conn)
+int weir_conn_fd(const weir_conn *handle)
 {
-    io_check_open(conn, IO_CONN, "weir_conn_fd");
+    const weir_conn *conn = io_check_open(handle, HANDLE_CONN, "weir_conn_fd");
     return conn->fd;
 }
 
-int weir_conn_local(const weir_conn *conn, weir_address *ret_address)
+int weir_conn_local(const weir_conn *handle, weir_address *ret_address)
 {
-    io_check_open(conn, IO_CONN, "weir_conn_local");
+    const weir_conn *conn = io_check_open(handle, HANDLE_CONN, "weir_conn_local");
     return address_of_socket(conn->pollable->runtime->kernel, conn->fd, false, conn->transport,
                              ret_address);
 }
 
-int weir_conn_peer(const weir_conn *conn, weir_address *ret_address)
+int weir_conn_peer(const weir_conn *handle, weir_address *ret_address)
 {
-    io_check_open(conn, IO_CONN, "weir_conn_peer");
+    const weir_conn *conn = io_check_open(handle, HANDLE_CONN, "weir_conn_peer");
     return address_of_socket(conn->pollable->runtime->kernel, conn->fd, true, conn->transport,
                              ret_address);
 }
@@ -346,16 +335,17 @@ static io_claim *claim_for(weir_conn *conn, move_fn move)
 }
 
 /* One call that moves what it can. */
-static ssize_t move_once(const char *call, weir_conn *conn, move_fn move, const struct iovec *parts,
-                         int count)
+static ssize_t move_once(const char *call, weir_conn *handle, move_fn move,
+                         const struct iovec *parts, int count)
 {
     struct task *self = task_self();
+    weir_conn *conn;
     io_claim *claim;
     ssize_t n;
     int r;
 
     if (!self) return refuse_no_task(call);
-    io_check(conn, IO_CONN, call);
+    conn = io_check(handle, HANDLE_CONN, call);
     claim = claim_for(conn, move);
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
@@ -369,17 +359,18 @@ static ssize_t move_once(const char *call, weir_conn *conn, move_fn move, const 
 
 /* Until all is moved: 0, or the error, or WEIR_ECLOSED at the end of the stream.
  * Cancellation and the budget are looked at before each step. */
-static int move_all(const char *call, weir_conn *conn, move_fn move, void *data, size_t bytes,
+static int move_all(const char *call, weir_conn *handle, move_fn move, void *data, size_t bytes,
                     size_t *ret_moved)
 {
     struct task *self = task_self();
+    weir_conn *conn;
     io_claim *claim;
     size_t moved = 0;
     int r;
 
     if (ret_moved) *ret_moved = 0;
     if (!self) return refuse_no_task(call);
-    io_check(conn, IO_CONN, call);
+    conn = io_check(handle, HANDLE_CONN, call);
     claim = claim_for(conn, move);
     if (!io_claim_take(claim, conn->pollable->runtime->shared, self)) return WEIR_EINUSE;
     do {

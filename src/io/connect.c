@@ -78,10 +78,10 @@ static int connect_to(struct task *self, const weir_address *address, weir_conn 
     }
     r = attempt(self, conn, address);
     if (r < 0) {
-        weir_conn_close(conn);
+        weir_conn_close(conn->head.handle);
         return r;
     }
-    *ret_conn = conn;
+    *ret_conn = conn->head.handle;
     return 0;
 }
 

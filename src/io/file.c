@@ -236,16 +236,17 @@ static struct file_call *begin_path(const char *name, enum file_operations opera
 
 /* A call about an open file; or NULL, and why. */
 static struct file_call *begin_file(const char *name, enum file_operations operation,
-                                    weir_file *file, size_t bytes, int64_t offset, int *ret_error)
+                                    weir_file *handle, size_t bytes, int64_t offset, int *ret_error)
 {
     struct file_call *call = NULL;
+    weir_file *file;
     int r;
 
     if (!task_self()) {
         *ret_error = refuse_no_task(name);
         return NULL;
     }
-    io_check(file, IO_FILE, name);
+    file = io_check(handle, HANDLE_FILE, name);
     r = begin(name);
     if (bytes > WEIR_FILE_IO_BYTES_MAX) bytes = WEIR_FILE_IO_BYTES_MAX;
     if (r == 0) {
@@ -272,9 +273,11 @@ int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_fil
 
     if (!call) return r;
     file = mem_alloc(sizeof *file);
-    if (!file) {
+    r = file ? io_head_init(&file->head, HANDLE_FILE) : -ENOMEM;
+    if (r < 0) {
+        mem_free(file);
         mem_free(call);
-        return -ENOMEM;
+        return r;
     }
     call->flags = flags;
     call->mode = mode;
@@ -285,12 +288,12 @@ int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_fil
     call->fd = -1;
     call_discard(&call->call);
     if (r < 0) goto fail;
-    file->head = (struct io_head){IO_FILE, worker_self()->runtime};
     atom_store(&file->shares, 1);
-    *ret_file = file;
+    *ret_file = file->head.handle;
     return 0;
 
 fail:
+    io_head_deinit(&file->head);
     mem_free(file);
     return r;
 }
@@ -321,17 +324,18 @@ static int close_descriptor(struct task *self, int fd)
     return r;
 }
 
-int weir_file_close(weir_file *take_file)
+int weir_file_close(weir_file *take_handle)
 {
     struct task *self = task_self();
+    weir_file *file;
     int fd;
 
-    if (!take_file) return 0;
-    io_check(take_file, IO_FILE, "weir_file_close");
-    take_file->head.kind = IO_CLOSED; /* also while an orphan keeps the memory */
-    fd = take_file->fd;
-    if (atom_sub(&take_file->shares, 1) > 1) return -EINPROGRESS;
-    mem_free(take_file);
+    if (!take_handle) return 0;
+    file = io_check(take_handle, HANDLE_FILE, "weir_file_close");
+    io_head_deinit(&file->head); /* also while an orphan keeps the memory */
+    fd = file->fd;
+    if (atom_sub(&file->shares, 1) > 1) return -EINPROGRESS;
+    mem_free(file);
     return self ? close_descriptor(self, fd) : close_here(fd);
 }
 

@@ -52,7 +52,7 @@ static void idle_call(struct idle *idle)
     conn->drained = false; /* the edge that ended the wait is used up */
     io_claim_give_back(&conn->reader);
     callback_begin(worker);
-    idle->on_ready(conn, idle->status, idle->arg);
+    idle->on_ready(conn->head.handle, idle->status, idle->arg);
     callback_end(worker, idle->belonging.scope);
     idle->state = IDLE_CALLED;
     idle_let_go(idle);
@@ -199,17 +199,18 @@ static int idle_begin(struct worker *worker, weir_scope *scope, struct idle *idl
     return 0;
 }
 
-int weir_conn_idle_sized(weir_scope *scope, weir_conn *conn, size_t spec_bytes,
+int weir_conn_idle_sized(weir_scope *scope, weir_conn *handle, size_t spec_bytes,
                          const weir_idle_spec *given)
 {
     struct worker *worker = worker_self();
     weir_idle_spec spec;
     struct idle *idle;
+    weir_conn *conn;
     int r;
 
     if (!worker) return refuse_no_task("weir_conn_idle");
     scope_check(scope, "weir_conn_idle");
-    io_check(conn, IO_CONN, "weir_conn_idle");
+    conn = io_check(handle, HANDLE_CONN, "weir_conn_idle");
     spec_copy(&spec, sizeof spec, given, spec_bytes);
     r = check_spec(scope, &spec);
     if (r < 0) return r;

@@ -1,25 +1,36 @@
-/* io.c - what is said about a handle that is used wrongly. */
+/* io.c - handles, and what is said about one that is used wrongly. */
 #include "io/io.h"
 
-static const char *name_of(enum io_kind kind)
+int io_head_init(struct io_head *head, enum handle_kind kind)
+{
+    head->runtime = worker_self()->runtime;
+    return handle_open(kind, head, &head->handle);
+}
+
+void io_head_deinit(struct io_head *head)
+{
+    handle_close(head->handle);
+}
+
+static const char *name_of(enum handle_kind kind)
 {
     switch (kind) {
-    case IO_CONN: return "connection";
-    case IO_LISTENER: return "listener";
-    case IO_UDP: return "socket";
-    case IO_FILE: return "file";
-    case IO_CLOSED: break;
+    case HANDLE_CONN: return "connection";
+    case HANDLE_LISTENER: return "listener";
+    case HANDLE_UDP: return "socket";
+    case HANDLE_FILE: return "file";
+    case HANDLE_NONE:
+    case HANDLE_KINDS: break;
     }
     return "handle";
 }
 
-void io_misused(const void *handle, enum io_kind kind, const char *call)
+void io_misused(const void *handle, enum handle_kind kind, const char *call)
 {
-    const struct io_head *head = handle;
     const char *name = name_of(kind);
 
-    if (!head) misuse("%s: the %s is NULL", call, name);
-    if (head->kind != kind) misuse("%s: the %s is closed", call, name);
+    if (!handle) misuse("%s: the %s is NULL", call, name);
+    if (!handle_object(handle, kind)) misuse("%s: the %s is closed", call, name);
     if (!worker_self()) misuse("%s: called on a thread that is not the runtime's", call);
     misuse("%s: the %s belongs to another runtime", call, name);
 }

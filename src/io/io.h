@@ -1,4 +1,4 @@
-/* io.h - what every file of this layer shares: waiting, claims, addresses.
+/* io.h - what every file of this layer shares: waiting, handles, claims, addresses.
  *
  * A call of this layer tries its system call first, and waits with io_wait only
  * after the kernel said "not yet". A claim is held for the whole of a call that
@@ -11,6 +11,7 @@
 #include <weir/net.h>
 
 #include "base/atomic.h"
+#include "rt/handle.h"
 #include "rt/pollable.h"
 #include "rt/runtime.h"
 #include "rt/task.h"
@@ -28,45 +29,42 @@ static inline int io_wait(struct task *self, struct pollable *pollable, unsigned
 
 /* ---- Handles ----
  *
- * Every handle of this layer begins with a struct io_head: a word that is cleared before its
- * memory is freed, so that a call after the close ends with a sentence instead of
- * moving bytes of somebody else. It is a net, not a proof: memory that has become
- * another handle of the same kind is not told apart. */
-
-enum io_kind {
-    IO_CLOSED = 0,
-    IO_CONN = 0x636f6e6e, /* not numbers that lie about in memory */
-    IO_LISTENER = 0x6c73746e,
-    IO_UDP = 0x75647020,
-    IO_FILE = 0x66696c65,
-};
+ * A program's weir_conn, weir_listener, weir_udp and weir_file pointers are handles
+ * (rt/handle.h), never addresses. Here a parameter named `handle` is what the program
+ * has; what io_check made of it is the object, which begins with a struct io_head. */
 
 struct io_head {
-    enum io_kind kind;
     weir_runtime *runtime;
+    void *handle; /* what the program knows it by */
 };
 
 /* Which of the rules it is that `call` breaks. */
-_Noreturn void io_misused(const void *handle, enum io_kind kind, const char *call);
+_Noreturn void io_misused(const void *handle, enum handle_kind kind, const char *call);
 
-/* What a call that any thread may make begins with. */
-static inline void io_check_open(const void *handle, enum io_kind kind, const char *call)
+/* What a call that any thread may make begins with: the object. */
+static inline void *io_check_open(const void *handle, enum handle_kind kind, const char *call)
 {
-    const struct io_head *head = handle;
-    if (__builtin_expect(!head || head->kind != kind, 0)) io_misused(handle, kind, call);
+    void *object = handle_object(handle, kind);
+    if (__builtin_expect(!object, 0)) io_misused(handle, kind, call);
+    return object;
 }
 
 /* What every other call begins with: on a worker of the handle's own runtime. */
-static inline void io_check(const void *handle, enum io_kind kind, const char *call)
+static inline void *io_check(const void *handle, enum handle_kind kind, const char *call)
 {
-    const struct io_head *head = handle;
+    struct io_head *head = io_check_open(handle, kind, call);
     const struct worker *worker = worker_self();
 
-    io_check_open(handle, kind, call);
     if (__builtin_expect(!worker || worker->runtime != head->runtime, 0)) {
         io_misused(handle, kind, call);
     }
+    return head;
 }
+
+/* The head of an object that is being made, on a worker. -ENOMEM, -ENFILE. */
+int io_head_init(struct io_head *head, enum handle_kind kind);
+/* From here on the handle names nothing; before the object is freed. */
+void io_head_deinit(struct io_head *head);
 
 /* Who is doing something, or NULL. */
 typedef ATOM(const void *) io_claim;

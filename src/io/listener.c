@@ -301,28 +301,33 @@ int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *given,
     count = spec.per_worker ? worker->runtime->worker_count : 1;
     listener = mem_alloc_zeroed(sizeof *listener + count * sizeof listener->slots[0]);
     if (!listener) return -ENOMEM;
-    listener->head = (struct io_head){IO_LISTENER, worker->runtime};
+    r = io_head_init(&listener->head, HANDLE_LISTENER);
+    if (r < 0) {
+        mem_free(listener);
+        return r;
+    }
     listener->address = address;
     listener->lock_fd = -1;
     while (listener->count < count) {
         r = add_slot(listener, spec.backlog, count > 1);
         if (r < 0) {
-            weir_listener_close(listener);
+            weir_listener_close(listener->head.handle);
             return r;
         }
     }
-    *ret_listener = listener;
+    *ret_listener = listener->head.handle;
     return 0;
 }
 
 /* ---- Closing and asking ---- */
 
-void weir_listener_close(weir_listener *listener)
+void weir_listener_close(weir_listener *handle)
 {
     const struct kernel *kernel;
+    weir_listener *listener;
 
-    if (!listener) return;
-    io_check(listener, IO_LISTENER, "weir_listener_close");
+    if (!handle) return;
+    listener = io_check(handle, HANDLE_LISTENER, "weir_listener_close");
     kernel = listener->head.runtime->kernel;
     for (unsigned i = 0; i < listener->count; i++) {
         const struct task *acceptor = atom_load_acquire(&listener->slots[i].acceptor);
@@ -331,6 +336,7 @@ void weir_listener_close(weir_listener *listener)
                    acceptor->name, listener->slots[i].fd);
         }
     }
+    io_head_deinit(&listener->head);
     /* The file first: see the top. */
     if (listener->has_file) {
         const char *path = file_path(&listener->address);
@@ -341,13 +347,12 @@ void weir_listener_close(weir_listener *listener)
         pollable_free(listener->slots[i].pollable, "weir_listener_close");
         (void)kernel->close(kernel, listener->slots[i].fd);
     }
-    listener->head.kind = IO_CLOSED;
     mem_free(listener);
 }
 
-int weir_listener_address(const weir_listener *listener, weir_address *ret_address)
+int weir_listener_address(const weir_listener *handle, weir_address *ret_address)
 {
-    io_check_open(listener, IO_LISTENER, "weir_listener_address");
+    const weir_listener *listener = io_check_open(handle, HANDLE_LISTENER, "weir_listener_address");
     *ret_address = listener->address;
     return 0;
 }
@@ -391,15 +396,16 @@ static int accept_fd(struct task *self, struct slot *slot)
     }
 }
 
-int weir_accept(weir_listener *listener, weir_conn **ret_conn)
+int weir_accept(weir_listener *handle, weir_conn **ret_conn)
 {
     struct task *self = task_self();
+    weir_listener *listener;
     struct slot *slot;
     weir_conn *conn;
     int r;
 
     if (!self) return refuse_no_task("weir_accept");
-    io_check(listener, IO_LISTENER, "weir_accept");
+    listener = io_check(handle, HANDLE_LISTENER, "weir_accept");
     r = task_enter(self, ENTER_TAKE_WORK);
     if (r < 0) return r;
     slot = &listener->slots[listener->count > 1 ? worker_self()->index : 0];
@@ -412,7 +418,7 @@ int weir_accept(weir_listener *listener, weir_conn **ret_conn)
         goto out;
     }
     conn_adopt(conn, r, true, listener->address.transport);
-    *ret_conn = conn;
+    *ret_conn = conn->head.handle;
     r = 0;
 out:
     io_claim_give_back(&slot->acceptor);

@@ -50,10 +50,13 @@ int weir_udp_open(const char *address, weir_udp **ret_udp)
     if (r < 0) goto fail_close;
     r = pollable_new(udp->fd, &udp->pollable);
     if (r < 0) goto fail_close;
-    udp->head = (struct io_head){IO_UDP, worker->runtime};
-    *ret_udp = udp;
+    r = io_head_init(&udp->head, HANDLE_UDP);
+    if (r < 0) goto fail_pollable;
+    *ret_udp = udp->head.handle;
     return 0;
 
+fail_pollable:
+    pollable_free(udp->pollable, "weir_udp_open");
 fail_close:
     (void)kernel->close(kernel, udp->fd);
 fail_free:
@@ -61,25 +64,26 @@ fail_free:
     return r;
 }
 
-void weir_udp_close(weir_udp *udp)
+void weir_udp_close(weir_udp *handle)
 {
     const struct kernel *kernel;
+    weir_udp *udp;
 
-    if (!udp) return;
-    io_check(udp, IO_UDP, "weir_udp_close");
+    if (!handle) return;
+    udp = io_check(handle, HANDLE_UDP, "weir_udp_close");
     kernel = udp->pollable->runtime->kernel;
     if (atom_load_acquire(&udp->calls) > 0) {
         misuse("weir_udp_close: a task is sending or receiving on it (descriptor %d)", udp->fd);
     }
+    io_head_deinit(&udp->head);
     pollable_free(udp->pollable, "weir_udp_close");
     (void)kernel->close(kernel, udp->fd);
-    udp->head.kind = IO_CLOSED;
     mem_free(udp);
 }
 
-int weir_udp_local(const weir_udp *udp, weir_address *ret_address)
+int weir_udp_local(const weir_udp *handle, weir_address *ret_address)
 {
-    io_check_open(udp, IO_UDP, "weir_udp_local");
+    const weir_udp *udp = io_check_open(handle, HANDLE_UDP, "weir_udp_local");
     return address_of_socket(udp->pollable->runtime->kernel, udp->fd, false, WEIR_UDP, ret_address);
 }
 
@@ -97,15 +101,16 @@ static ssize_t send_one(struct task *self, weir_udp *udp, const struct msghdr *m
     }
 }
 
-ssize_t weir_udp_send(weir_udp *udp, const weir_address *to, const void *data, size_t bytes)
+ssize_t weir_udp_send(weir_udp *handle, const weir_address *to, const void *data, size_t bytes)
 {
     struct task *self = task_self();
+    weir_udp *udp;
     struct iovec part = {(void *)(uintptr_t)data, bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t n;
 
     if (!self) return refuse_no_task("weir_udp_send");
-    io_check(udp, IO_UDP, "weir_udp_send");
+    udp = io_check(handle, HANDLE_UDP, "weir_udp_send");
     if (!to || to->transport != WEIR_UDP) {
         return refuse("weir_udp_send: the address to send to is not udp:");
     }
@@ -142,14 +147,15 @@ static ssize_t receive_one(struct task *self, weir_udp *udp, struct iovec *part,
     }
 }
 
-ssize_t weir_udp_recv(weir_udp *udp, void *data, size_t bytes, weir_address *ret_from)
+ssize_t weir_udp_recv(weir_udp *handle, void *data, size_t bytes, weir_address *ret_from)
 {
     struct task *self = task_self();
+    weir_udp *udp;
     struct iovec part = {data, bytes};
     ssize_t n;
 
     if (!self) return refuse_no_task("weir_udp_recv");
-    io_check(udp, IO_UDP, "weir_udp_recv");
+    udp = io_check(handle, HANDLE_UDP, "weir_udp_recv");
     (void)atom_add(&udp->calls, 1);
     n = task_enter(self, ENTER_IO);
     if (n == 0) n = receive_one(self, udp, &part, ret_from);

@@ -10,6 +10,7 @@
 #include <weir/error.h>
 
 #include "rt/cores.h"
+#include "rt/handle.h"
 #include "rt/log.h"
 #include "rt/mem.h"
 #include "rt/scope.h"
@@ -81,6 +82,7 @@ static void forget_in_child(void)
     atom_store(&fork_generation, atom_load(&fork_generation) + 1);
     atom_store(&dump_requests, 0);
     signals_forget_in_child();
+    handles_forget_in_child();
     for (int i = 0; i < RUNTIMES_MAX; i++) atom_store(&runtimes[i], NULL);
     atom_store(&runtime_count, 0);
 }
@@ -252,6 +254,7 @@ static void runtime_free(weir_runtime *runtime)
     scope_slabs_free(runtime);
     timer_slabs_free(runtime);
     pollable_slabs_free(runtime);
+    handles_end();
     stack_pool_deinit(&runtime->stacks);
     lock_deinit(&runtime->memory_lock);
     mem_free(runtime->worker_memory);
@@ -302,6 +305,7 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
 
     if (!runtime) return -ENOMEM;
     (void)pthread_once(&once, watch_forks);
+    handles_begin();
     runtime->kernel = kernel_select(config->backend);
     runtime->embedded = embedded;
     runtime->worker_count = config->workers ? (unsigned)config->workers : cores;
@@ -340,6 +344,7 @@ fail_workers:
 fail_stacks:
     stack_pool_deinit(&runtime->stacks);
 fail_memory:
+    handles_end();
     lock_deinit(&runtime->memory_lock);
     mem_free(runtime);
     return r;
@@ -395,6 +400,7 @@ static int runtime_end(weir_runtime *runtime)
     if (stuck_files == 0 && stuck_names == 0) {
         runtime_free(runtime);
     } else {
+        handles_end();
         mem_hold();
     }
     return result;

@@ -142,12 +142,226 @@ static int read_closed_file(void *arg)
 
 TEST(a_handle_that_is_closed_is_told)
 {
-    if (TEST_SANITIZED) TEST_SKIP("the sanitizer tells it first");
     check_misuse(send_closed, "weir_udp_send: the socket is closed");
     check_misuse(accept_closed, "weir_accept: the listener is closed");
     check_misuse(read_closed_file, "weir_file_read: the file is closed");
     check_misuse(write_closed, "weir_conn_write: the connection is closed");
     check_misuse(close_twice, "weir_conn_close: the connection is closed");
+}
+
+/* Another connection is made where the closed one was: it has its place in the table,
+ * its descriptor, and most likely its memory. */
+static weir_conn *closed_and_replaced(weir_conn **ret_new)
+{
+    weir_conn *a, *b, *new_a, *new_b;
+    int fd;
+
+    CHECK_OK(weir_socketpair(&a, &b));
+    fd = weir_conn_fd(a);
+    weir_conn_close(a);
+    CHECK_OK(weir_socketpair(&new_a, &new_b));
+    CHECK(new_a != a && new_b != a);
+    CHECK(weir_conn_fd(new_a) == fd || weir_conn_fd(new_b) == fd);
+    *ret_new = new_a;
+    return a;
+}
+
+static int read_replaced(void *arg)
+{
+    weir_conn *new_conn;
+    char byte;
+    (void)arg;
+    return (int)weir_conn_read(closed_and_replaced(&new_conn), &byte, 1);
+}
+
+static int close_replaced(void *arg)
+{
+    weir_conn *new_conn;
+    (void)arg;
+    weir_conn_close(closed_and_replaced(&new_conn));
+    return 0;
+}
+
+static int ask_replaced(void *arg)
+{
+    weir_conn *new_conn;
+    (void)arg;
+    return weir_conn_fd(closed_and_replaced(&new_conn));
+}
+
+static int send_all_replaced(void *arg)
+{
+    weir_conn *new_conn;
+    (void)arg;
+    return weir_conn_send_all(closed_and_replaced(&new_conn), "x", 1, NULL);
+}
+
+static void on_ready(weir_conn *conn, int status, void *arg)
+{
+    (void)conn, (void)status, (void)arg;
+}
+
+static int idle_replaced(void *arg)
+{
+    weir_conn *new_conn;
+    int r;
+
+    (void)arg;
+    IO_SCOPE(scope, &r)
+    {
+        return weir_conn_idle(scope, closed_and_replaced(&new_conn),
+                              &(weir_idle_spec){.on_ready = on_ready, .idle_ms = 1});
+    }
+    return r;
+}
+
+TEST(a_closed_handle_never_means_what_was_opened_after_it)
+{
+    check_misuse(read_replaced, "weir_conn_read: the connection is closed");
+    check_misuse(close_replaced, "weir_conn_close: the connection is closed");
+    check_misuse(ask_replaced, "weir_conn_fd: the connection is closed");
+    check_misuse(send_all_replaced, "weir_conn_send_all: the connection is closed");
+    check_misuse(idle_replaced, "weir_conn_idle: the connection is closed");
+}
+
+/* ---- Another runtime's ---- */
+
+/* Two runtimes of one process: one shows its handles, the other uses one of them. */
+struct foreign {
+    weir_conn *conn;
+    weir_listener *listener;
+    weir_udp *udp;
+    weir_file *file;
+    int (*body)(struct foreign *foreign); /* of the runtime that is started next */
+    int (*use)(struct foreign *foreign);
+};
+
+static int in_a_deadline(void *arg)
+{
+    struct foreign *foreign = arg;
+    WEIR_DEADLINE(IO_TEST_MS) { return foreign->body(foreign); }
+    return WEIR_EREFUSED;
+}
+
+static void run_body(struct foreign *foreign, int (*body)(struct foreign *foreign))
+{
+    foreign->body = body;
+    CHECK_OK(
+        weir_run(&(weir_config){.workers = 1, .log_level = WEIR_LOG_OFF}, in_a_deadline, foreign));
+}
+
+static void *run_another(void *arg)
+{
+    struct foreign *foreign = arg;
+    run_body(foreign, foreign->use);
+    return NULL;
+}
+
+static int open_handles(struct foreign *foreign)
+{
+    char address[WEIR_ADDRESS_TEXT_MAX];
+    weir_conn *other;
+
+    CHECK_OK(weir_socketpair(&foreign->conn, &other));
+    foreign->listener = io_test_listen(address);
+    CHECK_OK(weir_udp_open("udp:127.0.0.1:0", &foreign->udp));
+    CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &foreign->file));
+    return 0;
+}
+
+static int show_handles(struct foreign *foreign)
+{
+    pthread_t thread;
+
+    CHECK_OK(open_handles(foreign));
+    CHECK_INT(pthread_create(&thread, NULL, run_another, foreign), ==, 0);
+    CHECK_INT(pthread_join(thread, NULL), ==, 0);
+    return 0;
+}
+
+static int use_conn(struct foreign *foreign)
+{
+    return (int)weir_conn_write(foreign->conn, "x", 1);
+}
+
+static int use_listener(struct foreign *foreign)
+{
+    weir_conn *conn;
+    return weir_accept(foreign->listener, &conn);
+}
+
+static int use_udp(struct foreign *foreign)
+{
+    char byte;
+    return (int)weir_udp_recv(foreign->udp, &byte, 1, NULL);
+}
+
+static int use_file(struct foreign *foreign)
+{
+    char byte;
+    return (int)weir_file_read(foreign->file, &byte, 1, 0);
+}
+
+static int close_foreign(struct foreign *foreign)
+{
+    weir_conn_close(foreign->conn);
+    return 0;
+}
+
+static void use_while_it_runs(void *arg)
+{
+    struct foreign foreign = {.use = *(int (**)(struct foreign *))arg};
+    run_body(&foreign, show_handles);
+}
+
+/* The runtime that made the handle has ended, and with it most likely the memory. */
+static void use_after_it_ended(void *arg)
+{
+    struct foreign foreign = {.use = *(int (**)(struct foreign *))arg};
+    run_body(&foreign, open_handles);
+    run_body(&foreign, foreign.use);
+}
+
+static void check_foreign(int (*use)(struct foreign *foreign), const char *running,
+                          const char *ended)
+{
+    CHECK_ABORTS(use_while_it_runs, &use, running);
+    CHECK_ABORTS(use_after_it_ended, &use, ended);
+}
+
+TEST(a_handle_of_another_runtime_is_told)
+{
+    check_foreign(use_conn, "weir_conn_write: the connection belongs to another runtime",
+                  "weir_conn_write: the connection is closed");
+    check_foreign(use_listener, "weir_accept: the listener belongs to another runtime",
+                  "weir_accept: the listener is closed");
+    check_foreign(use_udp, "weir_udp_recv: the socket belongs to another runtime",
+                  "weir_udp_recv: the socket is closed");
+    check_foreign(use_file, "weir_file_read: the file belongs to another runtime",
+                  "weir_file_read: the file is closed");
+    check_foreign(close_foreign, "weir_conn_close: the connection belongs to another runtime",
+                  "weir_conn_close: the connection is closed");
+}
+
+/* Anything may stand in a pointer that was never set. */
+static int write_garbage(void *arg)
+{
+    char text[] = "not a connection";
+    (void)arg;
+    return (int)weir_conn_write((weir_conn *)(void *)text, "x", 1);
+}
+
+static int write_to_a_listener(void *arg)
+{
+    char address[WEIR_ADDRESS_TEXT_MAX];
+    (void)arg;
+    return (int)weir_conn_write((weir_conn *)(void *)io_test_listen(address), "x", 1);
+}
+
+TEST(what_is_no_handle_is_told)
+{
+    check_misuse(write_garbage, "weir_conn_write: the connection is closed");
+    check_misuse(write_to_a_listener, "weir_conn_write: the connection is closed");
 }
 
 static int write_null(void *arg)

@@ -1,0 +1,79 @@
+/* handle.h - values that name objects, and name nothing any more once they are closed.
+ *
+ * What a program holds of a connection, a listener, a datagram socket or a file is
+ * called a pointer and is none: it is a word that is looked up here. See
+ * docs/decisions/0012.
+ *
+ *     bits 63..25  serial: never given twice
+ *     bits 24..3   index of the slot
+ *     bits  2..0   enum handle_kind, never 0: NULL is no handle
+ *
+ * Invariants: a slot holds the word of the one open handle that it belongs to, or 0;
+ * looking up reads nothing but slots, so that any word may be looked up, also one of
+ * a runtime that has ended. The table is the process's, since a handle may be shown to
+ * another runtime by mistake, or to none; it is freed with the last runtime.
+ * Threads: any.
+ */
+#ifndef WEIR_RT_HANDLE_H
+#define WEIR_RT_HANDLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+
+enum handle_kind {
+    HANDLE_NONE = 0,
+    HANDLE_CONN,
+    HANDLE_LISTENER,
+    HANDLE_UDP,
+    HANDLE_FILE,
+    HANDLE_KINDS,
+};
+
+enum {
+    HANDLE_KIND_BITS = 3,
+    HANDLE_INDEX_BITS = 22,
+    HANDLE_CHUNK_BITS = 10,
+    HANDLE_CHUNK_SLOTS = 1 << HANDLE_CHUNK_BITS,
+    HANDLE_CHUNKS = 1 << (HANDLE_INDEX_BITS - HANDLE_CHUNK_BITS),
+    HANDLES_MAX = 1 << HANDLE_INDEX_BITS, /* open at one time; descriptors end before that */
+};
+
+_Static_assert(sizeof(uintptr_t) == 8, "a handle needs the bits of a 64-bit pointer");
+_Static_assert(HANDLE_KINDS <= 1 << HANDLE_KIND_BITS, "every kind has a number");
+
+struct handle_slot {
+    ATOM(uint64_t) word; /* of the open handle, or 0 */
+    ATOM(void *) object; /* of the open handle; of a free slot: the next free one */
+};
+
+extern ATOM(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
+
+/* A handle for `keep_object`. -ENOMEM; -ENFILE: HANDLES_MAX are open. */
+int handle_open(enum handle_kind kind, void *keep_object, void **ret_handle);
+
+/* The handle names nothing any more. It is one that is open. */
+void handle_close(void *take_handle);
+
+/* What an open handle of this kind names; NULL: it is none. Relaxed: whoever was given
+ * the handle came after its opening, and of any other word only the number counts. */
+static inline void *handle_object(const void *handle, enum handle_kind kind)
+{
+    uint64_t word = (uint64_t)(uintptr_t)handle;
+    unsigned index = (unsigned)(word >> HANDLE_KIND_BITS) & (HANDLES_MAX - 1);
+    struct handle_slot *chunk = atom_load(&handle_chunks[index >> HANDLE_CHUNK_BITS]);
+    struct handle_slot *slot = &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
+
+    if (__builtin_expect(!chunk || atom_load(&slot->word) != word, 0)) return NULL;
+    if (__builtin_expect((word & ((1 << HANDLE_KIND_BITS) - 1)) != kind, 0)) return NULL;
+    return atom_load(&slot->object);
+}
+
+/* A runtime begins, and ends: the table lives from the first to the last. */
+void handles_begin(void);
+void handles_end(void);
+/* In a forked child: another thread may have been at it when the process was copied. */
+void handles_forget_in_child(void);
+
+#endif

@@ -1,0 +1,85 @@
+/* handle_test.c - handles are looked up, never followed. */
+#include "rt/handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "harness/test.h"
+
+TEST(a_handle_names_its_object_until_it_is_closed)
+{
+    int objects[2];
+    void *a, *b;
+
+    handles_begin();
+    CHECK_OK(handle_open(HANDLE_CONN, &objects[0], &a));
+    CHECK_OK(handle_open(HANDLE_FILE, &objects[1], &b));
+    CHECK(handle_object(a, HANDLE_CONN) == &objects[0]);
+    CHECK(handle_object(b, HANDLE_FILE) == &objects[1]);
+    CHECK(handle_object(a, HANDLE_FILE) == NULL);
+    CHECK(handle_object(NULL, HANDLE_CONN) == NULL);
+    CHECK(handle_object(objects, HANDLE_CONN) == NULL);
+    handle_close(a);
+    CHECK(handle_object(a, HANDLE_CONN) == NULL);
+    CHECK(handle_object(b, HANDLE_FILE) == &objects[1]);
+    handle_close(b);
+    handles_end();
+}
+
+/* The same slot again and again, and in tables that were freed in between. */
+TEST(a_handle_is_never_given_twice)
+{
+    enum { ROUNDS = 3, TIMES = 1000 };
+    static void *closed[ROUNDS * TIMES];
+    int object;
+    size_t count = 0;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        handles_begin();
+        for (int i = 0; i < TIMES; i++) {
+            CHECK_OK(handle_open(HANDLE_CONN, &object, &closed[count]));
+            for (size_t k = 0; k < count; k += 7) {
+                CHECK(handle_object(closed[k], HANDLE_CONN) == NULL);
+            }
+            CHECK(handle_object(closed[count], HANDLE_CONN) == &object);
+            handle_close(closed[count++]);
+        }
+        handles_end();
+        CHECK(handle_object(closed[0], HANDLE_CONN) == NULL);
+    }
+}
+
+TEST(the_table_has_room_for_four_million_and_says_when_it_is_full)
+{
+    void **handles = malloc(HANDLES_MAX * sizeof *handles);
+    void *another;
+    int object;
+
+    CHECK(handles != NULL);
+    handles_begin();
+    for (size_t i = 0; i < HANDLES_MAX; i++) {
+        CHECK_OK(handle_open(HANDLE_UDP, (char *)&object + i % sizeof object, &handles[i]));
+    }
+    CHECK_INT(handle_open(HANDLE_UDP, &object, &another), ==, -ENFILE);
+    for (size_t i = 0; i < HANDLES_MAX; i++) {
+        CHECK(handle_object(handles[i], HANDLE_UDP) == (char *)&object + i % sizeof object);
+    }
+    handle_close(handles[7]);
+    CHECK_OK(handle_open(HANDLE_UDP, &object, &another));
+    CHECK(another != handles[7]);
+    handles_end();
+    free(handles);
+}
+
+TEST(without_memory_for_the_table_no_handle_is_opened)
+{
+    void *handle;
+    int object;
+
+    handles_begin();
+    test_fail_alloc_at(1);
+    CHECK_INT(handle_open(HANDLE_CONN, &object, &handle), ==, -ENOMEM);
+    CHECK_OK(handle_open(HANDLE_CONN, &object, &handle));
+    handle_close(handle);
+    handles_end();
+}
