@@ -10,6 +10,7 @@
 #include <weir/postbox.h>
 #include <weir/runtime.h>
 #include <weir/scope.h>
+#include <weir/signal.h>
 #include <weir/task.h>
 #include <weir/timer.h>
 

@@ -19,6 +19,7 @@ static const char *name_of(enum handle_kind kind)
     case HANDLE_LISTENER: return "listener";
     case HANDLE_UDP: return "socket";
     case HANDLE_FILE: return "file";
+    case HANDLE_SIGNALS: return "signal watch";
     case HANDLE_NONE:
     case HANDLE_KINDS: break;
     }

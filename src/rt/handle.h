@@ -28,6 +28,7 @@ enum handle_kind {
     HANDLE_LISTENER,
     HANDLE_UDP,
     HANDLE_FILE,
+    HANDLE_SIGNALS,
     HANDLE_KINDS,
 };
 
@@ -63,9 +64,11 @@ static inline void *handle_object(const void *handle, enum handle_kind kind)
     uint64_t word = (uint64_t)(uintptr_t)handle;
     unsigned index = (unsigned)(word >> HANDLE_KIND_BITS) & (HANDLES_MAX - 1);
     struct handle_slot *chunk = atom_load(&handle_chunks[index >> HANDLE_CHUNK_BITS]);
-    struct handle_slot *slot = &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
+    struct handle_slot *slot;
 
-    if (__builtin_expect(!chunk || atom_load(&slot->word) != word, 0)) return NULL;
+    if (__builtin_expect(!chunk, 0)) return NULL;
+    slot = &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
+    if (__builtin_expect(atom_load(&slot->word) != word, 0)) return NULL;
     if (__builtin_expect((word & ((1 << HANDLE_KIND_BITS) - 1)) != kind, 0)) return NULL;
     return atom_load(&slot->object);
 }

@@ -14,6 +14,7 @@
 #include "rt/log.h"
 #include "rt/mem.h"
 #include "rt/scope.h"
+#include "rt/signal_table.h"
 #include "rt/signals.h"
 
 enum { RUNTIMES_MAX = 64 };
@@ -22,7 +23,7 @@ enum { RUNTIMES_MAX = 64 };
  * may take no lock. */
 static ATOM(weir_runtime *) runtimes[RUNTIMES_MAX];
 static ATOM(int) runtime_count;
-static ATOM(int) dump_requests; /* being made, by handlers on any thread */
+static ATOM(int) visits; /* of these, being made by handlers on any thread */
 static ATOM(unsigned) fork_generation;
 
 int runtime_live_count(void)
@@ -51,7 +52,7 @@ static void unregister_runtime(weir_runtime *runtime)
         }
     }
     /* A handler on another thread may have found it just before. */
-    while (atom_load_total(&dump_requests) > 0) (void)sched_yield();
+    while (atom_load_total(&visits) > 0) (void)sched_yield();
 }
 
 void runtime_wake_all(weir_runtime *runtime)
@@ -64,14 +65,26 @@ void runtime_wake_all(weir_runtime *runtime)
 
 void runtime_request_dump(int fd)
 {
-    (void)atom_add(&dump_requests, 1);
+    (void)atom_add(&visits, 1);
     for (int i = 0; i < RUNTIMES_MAX; i++) {
         weir_runtime *runtime = atom_load_total(&runtimes[i]);
         if (!runtime) continue;
         atom_store(&runtime->dump_fd, fd);
         runtime_wake_all(runtime);
     }
-    (void)atom_sub(&dump_requests, 1);
+    (void)atom_sub(&visits, 1);
+}
+
+void runtime_signal_arrived(void)
+{
+    (void)atom_add(&visits, 1);
+    for (int i = 0; i < RUNTIMES_MAX; i++) {
+        weir_runtime *runtime = atom_load_total(&runtimes[i]);
+        if (!runtime || atom_load_total(&runtime->signal_watches) == 0) continue;
+        atom_store_total(&runtime->signal_arrived, true);
+        runtime_wake_all(runtime);
+    }
+    (void)atom_sub(&visits, 1);
 }
 
 /* ---- After a fork: the child has none of the worker threads ---- */
@@ -80,8 +93,9 @@ static void forget_in_child(void)
 {
     worker_current = NULL;
     atom_store(&fork_generation, atom_load(&fork_generation) + 1);
-    atom_store(&dump_requests, 0);
+    atom_store(&visits, 0);
     signals_forget_in_child();
+    signal_table_forget_in_child();
     handles_forget_in_child();
     for (int i = 0; i < RUNTIMES_MAX; i++) atom_store(&runtimes[i], NULL);
     atom_store(&runtime_count, 0);
@@ -257,6 +271,7 @@ static void runtime_free(weir_runtime *runtime)
     handles_end();
     stack_pool_deinit(&runtime->stacks);
     lock_deinit(&runtime->memory_lock);
+    lock_deinit(&runtime->signal_lock);
     mem_free(runtime->worker_memory);
     mem_free(runtime);
 }
@@ -314,6 +329,8 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     runtime->spin = runtime->worker_count <= cores;
     atom_store(&runtime->dump_fd, -1);
     lock_init(&runtime->memory_lock);
+    lock_init(&runtime->signal_lock);
+    list_init(&runtime->signal_watchers);
     configure(runtime, config);
     r = stack_pool_init(&runtime->stacks, runtime->kernel, config->max_tasks,
                         runtime->worker_count);
@@ -346,6 +363,7 @@ fail_stacks:
 fail_memory:
     handles_end();
     lock_deinit(&runtime->memory_lock);
+    lock_deinit(&runtime->signal_lock);
     mem_free(runtime);
     return r;
 }

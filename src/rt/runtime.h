@@ -130,12 +130,16 @@ struct weir_runtime {
 
     ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;
-    ATOM(int) ending;  /* workers leave their loops */
-    ATOM(int) dump_fd; /* a requested dump, or -1 */
-    ATOM(int) pause;   /* worker + 1 that wants the others to stand still, or 0 */
-    int pause_depth;   /* the pauser's own: pauses inside its pause */
-    bool in_turn;      /* embedded: weir_turn is running */
-    ATOM(int) drain;   /* a signal wants a stop */
+    ATOM(int) ending;          /* workers leave their loops */
+    ATOM(int) dump_fd;         /* a requested dump, or -1 */
+    ATOM(int) pause;           /* worker + 1 that wants the others to stand still, or 0 */
+    int pause_depth;           /* the pauser's own: pauses inside its pause */
+    bool in_turn;              /* embedded: weir_turn is running */
+    ATOM(int) drain;           /* a signal wants a stop */
+    ATOM(bool) signal_arrived; /* one that may be watched */
+    ATOM(unsigned) signal_watches;
+    struct lock signal_lock; /* covers the list below, and what each of it says */
+    struct list signal_watchers;
     weir_scope *cancel_target;
 
     struct lock memory_lock; /* covers the lists below */
@@ -218,6 +222,8 @@ int runtime_live_count(void);
 /* Async-signal-safe: every open runtime prints its dump to `fd` at its next safe
  * point. */
 void runtime_request_dump(int fd);
+/* Async-signal-safe: every open runtime that watches signals looks which have come. */
+void runtime_signal_arrived(void);
 /* Make every worker take a turn. Async-signal-safe. */
 void runtime_wake_all(weir_runtime *runtime);
 /* The root scope has no tasks any more; its lock is held. */

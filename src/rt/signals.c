@@ -12,6 +12,7 @@
 #include "rt/mem.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
+#include "rt/signal_table.h"
 
 enum { SIGNAL_STACK_BYTES = 64 * 1024 };
 
@@ -100,14 +101,53 @@ static void take(int signal, void (*handler)(int), struct sigaction *ret_old)
     (void)sigaction(signal, &action, ret_old);
 }
 
+/* Which signals each bit of enum weir_signals takes. */
+static const struct {
+    unsigned bit;
+    const char *name;
+    int signals[2];
+} takes[] = {
+    {WEIR_SIGNAL_DRAIN, "WEIR_SIGNAL_DRAIN", {SIGTERM, SIGINT}},
+    {WEIR_SIGNAL_DUMP, "WEIR_SIGNAL_DUMP", {SIGUSR1}},
+    {WEIR_SIGNAL_OVERFLOW, "WEIR_SIGNAL_OVERFLOW", {SIGSEGV, SIGBUS}},
+};
+
+static void release(unsigned signals)
+{
+    for (size_t i = 0; i < sizeof takes / sizeof takes[0]; i++) {
+        for (int k = 0; k < 2 && (signals & takes[i].bit); k++) {
+            if (takes[i].signals[k]) signal_release(takes[i].signals[k]);
+        }
+    }
+}
+
+static int reserve(unsigned signals, const char *who)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < sizeof takes / sizeof takes[0]; i++) {
+        for (int k = 0; k < 2 && r == 0 && (signals & takes[i].bit); k++) {
+            if (takes[i].signals[k]) r = signal_reserve(takes[i].signals[k], takes[i].name, who);
+        }
+    }
+    if (r < 0) release(signals);
+    return r;
+}
+
 int signals_install(weir_runtime *runtime)
 {
     weir_runtime *nobody = NULL;
+    int r;
 
     if (runtime->signals == 0) return 0;
     if (!atom_cas(&owner, &nobody, runtime)) {
         return refuse("runtime '%s': signals are taken by another runtime of this process",
-                      runtime->root ? runtime->root->name : "root");
+                      runtime->root->name);
+    }
+    r = reserve(runtime->signals, runtime->root->name);
+    if (r < 0) {
+        atom_store_total(&owner, NULL);
+        return r;
     }
     atom_store(&drain_count, 0);
     if (runtime->signals & WEIR_SIGNAL_DRAIN) {
@@ -137,6 +177,7 @@ void signals_remove(weir_runtime *runtime)
 {
     if (runtime->signals == 0 || atom_load(&owner) != runtime) return;
     restore(runtime->signals);
+    release(runtime->signals);
     atom_store_total(&owner, NULL);
     /* A handler on another thread may have found it just before. */
     while (atom_load_total(&drain_handlers) > 0) (void)sched_yield();
@@ -171,11 +212,24 @@ void signals_worker_end(struct worker *worker)
     worker->signal_stack = NULL;
 }
 
+/* The flag first: a signal that comes while they are looked at sets it again. */
+static void look_at_watchers(weir_runtime *runtime)
+{
+    if (!atom_exchange(&runtime->signal_arrived, false)) return;
+    lock_acquire(&runtime->signal_lock);
+    list_for_each(node, &runtime->signal_watchers) {
+        struct signal_watcher *watcher = container_of(node, struct signal_watcher, node);
+        watcher->look(watcher);
+    }
+    lock_release(&runtime->signal_lock);
+}
+
 void signals_safe_point(struct worker *worker)
 {
     weir_runtime *runtime = worker->runtime;
     int signal;
 
+    if (__builtin_expect(atom_load(&runtime->signal_arrived), 0)) look_at_watchers(runtime);
     if (!atom_load(&runtime->drain)) return;
     signal = atom_exchange(&runtime->drain, 0);
     if (signal == 0) return;

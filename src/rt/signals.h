@@ -8,6 +8,8 @@
 
 #include <weir/defs.h>
 
+#include "base/list.h"
+
 struct worker;
 
 /* Install what runtime->signals asks for: 0, or WEIR_EREFUSED. */
@@ -20,7 +22,14 @@ void signals_forget_in_child(void);
 int signals_worker_begin(struct worker *worker);
 void signals_worker_end(struct worker *worker);
 
-/* At a safe point: act on a signal that asked for a drain. */
+/* Who wants to know when a signal has come that is watched. In runtime->signal_watchers,
+ * counted by signal_watches; `look` is called under signal_lock. */
+struct signal_watcher {
+    struct list node;
+    void (*look)(struct signal_watcher *watcher);
+};
+
+/* At a safe point: act on a signal that asked for a drain, and on watched ones. */
 void signals_safe_point(struct worker *worker);
 
 #endif
