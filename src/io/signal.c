@@ -3,7 +3,7 @@
  * Nothing here runs in a handler: that counts and wakes the runtime (rt/signal_table.c),
  * and a worker's safe point calls watch_look.
  *
- * A watch is open until somebody detaches it under the runtime's signal_lock: its close,
+ * A watch is open until somebody ends it under the runtime's signal_lock: its close,
  * on any worker, or its scope, on the worker it was opened on. Its memory is always
  * given back there, since the scope's mail comes there. See the table of locks in
  * rt/README.md.
@@ -31,7 +31,7 @@ struct weir_signal_watch {
     struct belonging belonging;
     struct signal_watcher watcher;
     char name[WATCH_NAME_BYTES];
-    bool detached;
+    bool ended;
     struct task *waiter;
     int next; /* where the search for the next event begins, so that they take turns */
     int count;
@@ -161,11 +161,11 @@ int weir_signal_wait(weir_signal_watch *handle, weir_signal_event *ret_event)
 /* ---- The end ---- */
 
 /* Under signal_lock. From here on it has no waiter, no handle and no signals. */
-static void watch_detach(weir_signal_watch *watch)
+static void watch_end(weir_signal_watch *watch)
 {
     weir_runtime *runtime = watch->head.runtime;
 
-    watch->detached = true;
+    watch->ended = true;
     list_remove(&watch->watcher.node);
     (void)atom_sub(&runtime->signal_watches, 1);
     io_head_deinit(&watch->head);
@@ -178,7 +178,7 @@ static void watch_release(struct worker *worker, struct belonging *belonging)
     weir_signal_watch *watch = container_of(belonging, weir_signal_watch, belonging);
 
     lock_acquire(&worker->runtime->signal_lock);
-    if (!watch->detached) watch_detach(watch);
+    if (!watch->ended) watch_end(watch);
     lock_release(&worker->runtime->signal_lock);
     if (scope_forget(belonging)) mem_free(watch);
 }
@@ -207,7 +207,7 @@ void weir_signal_close(weir_signal_watch *handle)
         misuse("weir_signal_close: task '%s' is waiting on the signal watch '%s'",
                watch->waiter->name, watch->name);
     }
-    watch_detach(watch);
+    watch_end(watch);
     here = watch->belonging.worker == worker;
     if (!here) mail_release(watch);
     lock_release(&worker->runtime->signal_lock);
@@ -310,7 +310,7 @@ int weir_signal_open_sized(weir_scope *scope, size_t spec_bytes, const weir_sign
     (void)atom_add(&worker->runtime->signal_watches, 1);
     r = watch_signals(watch, &spec);
     if (r == 0) r = scope_own(scope, worker, &watch->belonging, &watch_kind);
-    if (r < 0) watch_detach(watch);
+    if (r < 0) watch_end(watch);
     lock_release(&worker->runtime->signal_lock);
     if (r < 0) goto fail_free;
     *ret_watch = handle;
