@@ -1,6 +1,8 @@
 /* io_interrupt.c - every call that waits: refused without a deadline, ended by its
  * deadline, by an outer one, by cancel, and by a stop only if it takes on work. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +10,94 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "rt/kernel.h"
 #include "rt/runtime.h"
 #include "unit/io/io_test.h"
+
+/* ---- A kernel whose files and names are stuck ----
+ *
+ * On the threads of the executors calls wait at a gate; on the workers, which make some
+ * of them too, they do not. */
+
+static struct kernel gated;
+static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool gate_open = true;
+
+static void gate_set(bool open)
+{
+    (void)pthread_mutex_lock(&gate_mutex);
+    gate_open = open;
+    (void)pthread_cond_broadcast(&gate_moved);
+    (void)pthread_mutex_unlock(&gate_mutex);
+}
+
+static void gate_pass(void)
+{
+    if (worker_self()) return;
+    (void)pthread_mutex_lock(&gate_mutex);
+    while (!gate_open) (void)pthread_cond_wait(&gate_moved, &gate_mutex);
+    (void)pthread_mutex_unlock(&gate_mutex);
+}
+
+#define GATED(type, name, parameters, ...)                    \
+    static type gated_##name parameters                       \
+    {                                                         \
+        gate_pass();                                          \
+        (void)kernel;                                         \
+        return kernel_epoll.name(&kernel_epoll, __VA_ARGS__); \
+    }
+#define KERNEL const struct kernel *kernel
+
+GATED(int, close, (KERNEL, int fd), fd)
+GATED(ssize_t, pread, (KERNEL, int fd, void *data, size_t bytes, int64_t offset), fd, data, bytes,
+      offset)
+GATED(ssize_t, pwrite, (KERNEL, int fd, const void *data, size_t bytes, int64_t offset), fd, data,
+      bytes, offset)
+GATED(int, fsync, (KERNEL, int fd, bool data_only), fd, data_only)
+GATED(int, fstat, (KERNEL, int fd, struct stat *ret_stat), fd, ret_stat)
+GATED(int, stat, (KERNEL, const char *path, struct stat *ret_stat), path, ret_stat)
+GATED(int, rename, (KERNEL, const char *from, const char *to), from, to)
+GATED(int, unlink, (KERNEL, const char *path), path)
+GATED(int, mkdir, (KERNEL, const char *path, mode_t mode), path, mode)
+GATED(int, list_directory,
+      (KERNEL, const char *path, int (*entry)(void *arg, const char *name), void *arg), path, entry,
+      arg)
+GATED(int, getaddrinfo,
+      (KERNEL, const char *host, const char *service, const struct addrinfo *hints,
+       struct addrinfo **ret_list),
+      host, service, hints, ret_list)
+
+/* Datagrams find no room. */
+static ssize_t full_sendmsg(KERNEL, int fd, const struct msghdr *message, int flags)
+{
+    if (message->msg_name) return -EAGAIN;
+    return kernel_epoll.sendmsg(kernel, fd, message, flags);
+}
+
+static int run_gated(weir_task_fn body, bool with_deadline)
+{
+    int r;
+
+    gated = kernel_epoll;
+    gated.close = gated_close;
+    gated.pread = gated_pread;
+    gated.pwrite = gated_pwrite;
+    gated.fsync = gated_fsync;
+    gated.fstat = gated_fstat;
+    gated.stat = gated_stat;
+    gated.rename = gated_rename;
+    gated.unlink = gated_unlink;
+    gated.mkdir = gated_mkdir;
+    gated.list_directory = gated_list_directory;
+    gated.getaddrinfo = gated_getaddrinfo;
+    gated.sendmsg = full_sendmsg;
+    kernel_override(&gated);
+    r = with_deadline ? io_test_run(body)
+                      : weir_run(&(weir_config){.workers = test_workers()}, body, NULL);
+    kernel_override(NULL);
+    return r;
+}
 
 /* Objects on which each of the calls has to wait. */
 struct fixture {
@@ -21,6 +109,8 @@ struct fixture {
     weir_conn *crowd[4];
     int crowd_count;
     weir_udp *udp;
+    weir_file *file;
+    weir_signal_watch *watch;
     char folder[32];
     char fifo[64]; /* nobody writes */
 };
@@ -34,7 +124,7 @@ static void fill(weir_conn *conn)
     CHECK_INT(errno, ==, EAGAIN);
 }
 
-static void fixture_open(struct fixture *fixture)
+static void fixture_open(struct fixture *fixture, weir_scope *scope)
 {
     char address[WEIR_ADDRESS_TEXT_MAX];
     int r = 0;
@@ -60,27 +150,38 @@ static void fixture_open(struct fixture *fixture)
     CHECK(mkdtemp(fixture->folder) != NULL);
     (void)snprintf(fixture->fifo, sizeof fixture->fifo, "%s/fifo", fixture->folder);
     CHECK_INT(mkfifo(fixture->fifo, 0600), ==, 0);
+    CHECK_OK(weir_file_open("/dev/null", O_RDWR, 0, &fixture->file));
+    CHECK_OK(weir_signal_open(
+        scope,
+        &(weir_signal_spec){.name = "none", .signals = (const int[]){SIGUSR2}, .signals_count = 1},
+        &fixture->watch));
+    gate_set(false);
 }
 
 static size_t orphan_count(void)
 {
-    struct blocking *files = &worker_self()->runtime->files;
-    size_t count;
-
-    (void)pthread_mutex_lock(&files->mutex);
-    count = files->orphan_count;
-    (void)pthread_mutex_unlock(&files->mutex);
-    return count;
+    weir_runtime *runtime = worker_self()->runtime;
+    return blocking_orphan_count(&runtime->files) + blocking_orphan_count(&runtime->names);
 }
 
-/* Threads that were left in the opening of the fifo go on once it has a writer. */
-static void fixture_close(struct fixture *fixture)
+/* Let the threads go on that were left in a call: at the gate, or in the opening of the
+ * fifo, which now has a writer. So each call finds a thread that is free. */
+static void fixture_settle(struct fixture *fixture)
 {
     int fd = open(fixture->fifo, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
     CHECK(fd >= 0);
+    gate_set(true);
     while (orphan_count() > 0) CHECK_OK(weir_sleep(1));
+    gate_set(false);
     CHECK_INT(close(fd), ==, 0);
+}
+
+static void fixture_close(struct fixture *fixture)
+{
+    gate_set(true);
+    CHECK_INT(weir_file_close(fixture->file), ==, 0);
+    weir_signal_close(fixture->watch);
     weir_conn_close(fixture->quiet);
     weir_conn_close(fixture->quiet_peer);
     weir_conn_close(fixture->full);
@@ -153,12 +254,92 @@ static int wait_recv(struct fixture *fixture)
     return (int)weir_udp_recv(fixture->udp, byte_sink, sizeof byte_sink, NULL);
 }
 
+static int wait_connect_to(struct fixture *fixture)
+{
+    weir_address address;
+    weir_conn *conn;
+    CHECK_OK(weir_address_parse(fixture->crowded_address, &address));
+    return weir_connect_to(&address, &conn);
+}
+
+static int wait_udp_send(struct fixture *fixture)
+{
+    weir_address address;
+    CHECK_OK(weir_udp_local(fixture->udp, &address));
+    return (int)weir_udp_send(fixture->udp, &address, "x", 1);
+}
+
+static int wait_resolve(struct fixture *fixture)
+{
+    weir_address address;
+    (void)fixture;
+    return weir_resolve("localhost", 1, WEIR_TCP, &address, 1);
+}
+
+static int wait_signal(struct fixture *fixture)
+{
+    weir_signal_event event;
+    return weir_signal_wait(fixture->watch, &event);
+}
+
 static int wait_open(struct fixture *fixture)
 {
     weir_file *file;
     return weir_file_open(fixture->fifo, O_RDONLY, 0, &file);
 }
 
+static int wait_file_read(struct fixture *fixture)
+{
+    return (int)weir_file_read(fixture->file, byte_sink, sizeof byte_sink, 0);
+}
+
+static int wait_file_write(struct fixture *fixture)
+{
+    return (int)weir_file_write(fixture->file, "x", 1, 0);
+}
+
+static int wait_file_sync(struct fixture *fixture)
+{
+    return weir_file_sync(fixture->file, false);
+}
+
+static int wait_file_stat(struct fixture *fixture)
+{
+    struct stat found;
+    return weir_file_stat(fixture->file, &found);
+}
+
+static int wait_path_stat(struct fixture *fixture)
+{
+    struct stat found;
+    return weir_path_stat(fixture->folder, &found);
+}
+
+static int wait_path_rename(struct fixture *fixture)
+{
+    (void)fixture;
+    return weir_path_rename("/nonexistent/a", "/nonexistent/b");
+}
+
+static int wait_path_unlink(struct fixture *fixture)
+{
+    (void)fixture;
+    return weir_path_unlink("/nonexistent/a");
+}
+
+static int wait_path_mkdir(struct fixture *fixture)
+{
+    (void)fixture;
+    return weir_path_mkdir("/nonexistent/a", 0700);
+}
+
+static int wait_path_list(struct fixture *fixture)
+{
+    weir_listing *listing;
+    return weir_path_list(fixture->folder, 10, &listing);
+}
+
+/* All but weir_file_close, which closes whatever comes: see below. */
 static const struct waiting_call {
     const char *name;
     int (*call)(struct fixture *fixture);
@@ -172,99 +353,102 @@ static const struct waiting_call {
     {"weir_conn_send_all", wait_send_all, false},
     {"weir_accept", wait_accept, true},
     {"weir_connect", wait_connect, false},
+    {"weir_connect_to", wait_connect_to, false},
     {"weir_udp_recv", wait_recv, false},
+    {"weir_udp_send", wait_udp_send, false},
+    {"weir_resolve", wait_resolve, false},
+    {"weir_signal_wait", wait_signal, true},
     {"weir_file_open", wait_open, false},
+    {"weir_file_read", wait_file_read, false},
+    {"weir_file_write", wait_file_write, false},
+    {"weir_file_sync", wait_file_sync, false},
+    {"weir_file_stat", wait_file_stat, false},
+    {"weir_path_stat", wait_path_stat, false},
+    {"weir_path_rename", wait_path_rename, false},
+    {"weir_path_unlink", wait_path_unlink, false},
+    {"weir_path_mkdir", wait_path_mkdir, false},
+    {"weir_path_list", wait_path_list, false},
 };
 enum { WAITING_CALLS = sizeof waiting_calls / sizeof waiting_calls[0] };
 
+/* Check each of the calls in turn. */
+static void each_call(void (*check)(struct fixture *fixture, const struct waiting_call *call))
+{
+    struct fixture fixture;
+    int r;
+
+    IO_SCOPE(scope, &r)
+    {
+        fixture_open(&fixture, scope);
+        for (int i = 0; i < WAITING_CALLS; i++) {
+            test_note("%s", waiting_calls[i].name);
+            check(&fixture, &waiting_calls[i]);
+            fixture_settle(&fixture);
+        }
+        fixture_close(&fixture);
+    }
+    CHECK_OK(r);
+}
+
+/* EACH_CALL_TEST(name) { … } - a test whose body checks `call` in `fixture`. */
+#define EACH_CALL_TEST(name_)                                                            \
+    static void check_##name_(struct fixture *fixture, const struct waiting_call *call); \
+    static int body_##name_(void *arg)                                                   \
+    {                                                                                    \
+        (void)arg;                                                                       \
+        each_call(check_##name_);                                                        \
+        return 0;                                                                        \
+    }                                                                                    \
+    TEST(name_)                                                                          \
+    {                                                                                    \
+        CHECK_OK(run_gated(body_##name_, true));                                         \
+    }                                                                                    \
+    static void check_##name_(struct fixture *fixture, const struct waiting_call *call)
+
 /* ---- Deadlines ---- */
 
-IO_TEST(every_wait_ends_with_its_own_deadline)
+EACH_CALL_TEST(every_wait_ends_with_its_own_deadline)
 {
-    struct fixture fixture;
-
-    fixture_open(&fixture);
-    for (int i = 0; i < WAITING_CALLS; i++) {
-        test_note("%s", waiting_calls[i].name);
-        WEIR_DEADLINE(2) {
-            CHECK_INT(waiting_calls[i].call(&fixture), ==, WEIR_ETIMEDOUT);
-            CHECK_INT(waiting_calls[i].call(&fixture), ==, WEIR_ETIMEDOUT);
-            CHECK_INT(weir_cause(NULL), ==, WEIR_CAUSE_DEADLINE);
-        }
+    WEIR_DEADLINE(2) {
+        CHECK_INT(call->call(fixture), ==, WEIR_ETIMEDOUT);
+        CHECK_INT(call->call(fixture), ==, WEIR_ETIMEDOUT);
+        CHECK_INT(weir_cause(NULL), ==, WEIR_CAUSE_DEADLINE);
     }
-    fixture_close(&fixture);
-    return 0;
 }
 
-IO_TEST(an_outer_deadline_cancels_the_wait_inside)
+EACH_CALL_TEST(an_outer_deadline_cancels_the_wait_inside)
 {
-    struct fixture fixture;
-
-    fixture_open(&fixture);
-    for (int i = 0; i < WAITING_CALLS; i++) {
-        test_note("%s", waiting_calls[i].name);
-        WEIR_DEADLINE(2) {
-            WEIR_DEADLINE(1000) {
-                weir_cause_info info;
-                CHECK_INT(waiting_calls[i].call(&fixture), ==, WEIR_ECANCELED);
-                CHECK_INT(weir_cause(&info), ==, WEIR_CAUSE_DEADLINE);
-            }
+    WEIR_DEADLINE(2) {
+        WEIR_DEADLINE(1000) {
+            weir_cause_info info;
+            CHECK_INT(call->call(fixture), ==, WEIR_ECANCELED);
+            CHECK_INT(weir_cause(&info), ==, WEIR_CAUSE_DEADLINE);
         }
     }
-    fixture_close(&fixture);
-    return 0;
-}
-
-/* Calls that never had to wait are refused just the same. */
-static int refused_calls(struct fixture *fixture)
-{
-    weir_address address;
-    weir_listing *listing;
-    struct stat found;
-    int refused = 0;
-
-    for (int i = 0; i < WAITING_CALLS; i++) {
-        test_note("%s", waiting_calls[i].name);
-        CHECK_INT(waiting_calls[i].call(fixture), ==, WEIR_ENODEADLINE);
-        CHECK_CONTAINS(weir_why(), "WEIR_DEADLINE");
-        refused++;
-    }
-    CHECK_OK(weir_udp_local(fixture->udp, &address));
-    CHECK_INT(weir_udp_send(fixture->udp, &address, "x", 1), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_resolve("localhost", 1, WEIR_TCP, &address, 1), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_path_stat("/", &found), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_path_rename("/nonexistent/a", "/nonexistent/b"), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_path_unlink("/nonexistent/a"), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_path_mkdir("/nonexistent/a", 0700), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_path_list("/", 1, &listing), ==, WEIR_ENODEADLINE);
-    return refused;
 }
 
 static int no_deadline(void *arg)
 {
     struct fixture fixture;
-    weir_file *file = NULL;
-    struct stat found;
-    char byte;
+    int r;
 
     (void)arg;
-    WEIR_NO_DEADLINE("the fixture is local") {
-        fixture_open(&fixture);
-        CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &file));
+    IO_SCOPE(scope, &r)
+    {
+        WEIR_NO_DEADLINE("the fixture is local") { fixture_open(&fixture, scope); }
+        for (int i = 0; i < WAITING_CALLS; i++) {
+            test_note("%s", waiting_calls[i].name);
+            CHECK_INT(waiting_calls[i].call(&fixture), ==, WEIR_ENODEADLINE);
+            CHECK_CONTAINS(weir_why(), "WEIR_DEADLINE");
+        }
+        WEIR_NO_DEADLINE("the fixture is local") { fixture_close(&fixture); }
     }
-    CHECK_INT(refused_calls(&fixture), ==, WAITING_CALLS);
-    CHECK_INT(weir_file_read(file, &byte, 1, 0), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_file_write(file, &byte, 1, 0), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_file_sync(file, false), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_file_stat(file, &found), ==, WEIR_ENODEADLINE);
-    CHECK_INT(weir_file_close(file), ==, 0);
-    WEIR_NO_DEADLINE("the fixture is local") { fixture_close(&fixture); }
-    return 0;
+    return r;
 }
 
 TEST(every_wait_without_a_deadline_is_refused)
 {
-    CHECK_OK(weir_run(&(weir_config){.workers = test_workers()}, no_deadline, NULL));
+    CHECK_OK(run_gated(no_deadline, false));
 }
 
 /* ---- Cancel and stop ---- */
@@ -290,133 +474,103 @@ static int attempt_main(void *arg)
     return 0;
 }
 
-IO_TEST(cancel_ends_every_wait)
+/* A task that waits is stopped, if so wanted, and then cancelled. How its call ended. */
+static int interrupted(struct fixture *fixture, const struct waiting_call *call, bool stop)
 {
-    struct fixture fixture;
+    static ATOM(int) result;
+    struct attempt attempt = {fixture, call, &result};
+    int r;
 
-    fixture_open(&fixture);
-    for (int i = 0; i < WAITING_CALLS; i++) {
-        static ATOM(int) result;
-        struct attempt attempt = {&fixture, &waiting_calls[i], &result};
-        int r;
-
-        test_note("%s", waiting_calls[i].name);
-        atom_store(&result, 1);
-        IO_SCOPE(scope, &r)
-        {
-            CHECK_OK(weir_spawn(scope, attempt_main, &attempt, sizeof attempt));
-            CHECK_OK(weir_yield());
-            CHECK_INT(atom_load(&result), ==, 1);
-            weir_scope_cancel(scope, 0, "enough");
-        }
-        CHECK_OK(r);
-        CHECK_INT(atom_load(&result), ==, WEIR_ECANCELED);
-    }
-    fixture_close(&fixture);
-    return 0;
-}
-
-IO_TEST(stop_ends_only_the_waits_that_take_on_work)
-{
-    struct fixture fixture;
-
-    fixture_open(&fixture);
-    for (int i = 0; i < WAITING_CALLS; i++) {
-        static ATOM(int) result;
-        struct attempt attempt = {&fixture, &waiting_calls[i], &result};
-        int r;
-
-        test_note("%s", waiting_calls[i].name);
-        atom_store(&result, 1);
-        IO_SCOPE(scope, &r)
-        {
-            CHECK_OK(weir_spawn(scope, attempt_main, &attempt, sizeof attempt));
-            CHECK_OK(weir_yield());
+    atom_store(&result, 1);
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, attempt_main, &attempt, sizeof attempt));
+        CHECK_OK(weir_yield());
+        CHECK_INT(atom_load(&result), ==, 1);
+        if (stop) {
             weir_scope_stop(scope, 10000);
             CHECK_OK(weir_sleep(1));
-            CHECK_INT(atom_load(&result), ==, waiting_calls[i].takes_work ? WEIR_ESTOPPING : 1);
-            weir_scope_cancel(scope, 0, "enough");
+            CHECK_INT(atom_load(&result), ==, call->takes_work ? WEIR_ESTOPPING : 1);
         }
-        CHECK_OK(r);
-        if (!waiting_calls[i].takes_work) CHECK_INT(atom_load(&result), ==, WEIR_ECANCELED);
+        weir_scope_cancel(scope, 0, "enough");
     }
-    fixture_close(&fixture);
-    return 0;
-}
-
-/* ---- A wake-up and a cancel in one turn ----
- *
- * Two tasks of one worker wait; both are woken by one poll, and the first of them
- * cancels the other before that has run. */
-
-struct meeting {
-    weir_conn *first, *second; /* read by the two tasks */
-    weir_scope *scope;
-    bool steal; /* the first takes away what woke the second */
-    ATOM(int) result;
-};
-
-static int second_reader(void *arg)
-{
-    struct meeting *meeting = *(struct meeting **)arg;
-    char byte;
-    ssize_t n = weir_conn_read(meeting->second, &byte, 1);
-
-    atom_store(&meeting->result, (int)n);
-    CHECK_INT(weir_conn_read(meeting->second, &byte, 1), ==, WEIR_ECANCELED);
-    return 0;
-}
-
-static int first_reader(void *arg)
-{
-    struct meeting *meeting = *(struct meeting **)arg;
-    char byte;
-
-    CHECK_INT(weir_conn_read(meeting->first, &byte, 1), ==, 1);
-    CHECK_INT(atom_load(&meeting->result), ==, 99);
-    if (meeting->steal) CHECK_INT(recv(weir_conn_fd(meeting->second), &byte, 1, 0), ==, 1);
-    weir_scope_cancel(meeting->scope, 0, "in the same turn");
-    return 0;
-}
-
-static int meet(bool steal)
-{
-    struct meeting meeting = {.steal = steal, .result = 99};
-    struct meeting *at = &meeting;
-    weir_conn *first, *second;
-    int r, inner;
-
-    CHECK_OK(weir_socketpair(&meeting.first, &first));
-    CHECK_OK(weir_socketpair(&meeting.second, &second));
-    IO_SCOPE(outer, &r)
-    {
-        IO_SCOPE(scope, &inner)
-        {
-            meeting.scope = scope;
-            CHECK_OK(weir_spawn(outer, first_reader, &at, sizeof at));
-            CHECK_OK(weir_spawn(scope, second_reader, &at, sizeof at));
-            CHECK_OK(weir_yield());
-            CHECK_INT(weir_conn_write(first, "x", 1), ==, 1);
-            CHECK_INT(weir_conn_write(second, "x", 1), ==, 1);
-        }
-    }
-    CHECK_OK(inner);
     CHECK_OK(r);
-    weir_conn_close(meeting.first);
-    weir_conn_close(meeting.second);
-    weir_conn_close(first);
-    weir_conn_close(second);
-    return atom_load(&meeting.result);
+    return atom_load(&result);
 }
 
-IO_TEST(what_was_read_is_returned_although_a_cancel_came_at_the_same_time)
+EACH_CALL_TEST(cancel_ends_every_wait)
 {
-    CHECK_INT(meet(false), ==, 1);
+    CHECK_INT(interrupted(fixture, call, false), ==, WEIR_ECANCELED);
+}
+
+EACH_CALL_TEST(stop_ends_only_the_waits_that_take_on_work)
+{
+    CHECK_INT(interrupted(fixture, call, true), ==,
+              call->takes_work ? WEIR_ESTOPPING : WEIR_ECANCELED);
+}
+
+/* ---- Closing a file: it is closed, whatever comes ---- */
+
+static weir_file *open_file(int *ret_fd)
+{
+    weir_file *file;
+    int lowest = dup(STDERR_FILENO);
+
+    CHECK(lowest >= 0);
+    CHECK_INT(close(lowest), ==, 0);
+    gate_set(true);
+    CHECK_OK(weir_file_open("/dev/null", O_RDONLY, 0, &file));
+    gate_set(false);
+    CHECK(fcntl(lowest, F_GETFD) >= 0);
+    *ret_fd = lowest;
+    return file;
+}
+
+static void let_go_and_check_closed(int fd)
+{
+    gate_set(true);
+    while (fcntl(fd, F_GETFD) >= 0) CHECK_OK(weir_sleep(1));
+}
+
+static int close_main(void *arg)
+{
+    return weir_file_close(*(weir_file **)arg);
+}
+
+static int close_interrupted(void *arg)
+{
+    weir_file *file;
+    int fd, r;
+
+    (void)arg;
+    file = open_file(&fd);
+    WEIR_DEADLINE(2) { CHECK_INT(weir_file_close(file), ==, WEIR_ETIMEDOUT); }
+    let_go_and_check_closed(fd);
+
+    file = open_file(&fd);
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, close_main, &file, sizeof file));
+        CHECK_OK(weir_yield());
+        weir_scope_cancel(scope, 0, "enough");
+    }
+    CHECK_OK(r);
+    let_go_and_check_closed(fd);
+
+    /* By a task that is cancelled already: it still does. */
+    file = open_file(&fd);
+    IO_SCOPE(scope, &r)
+    {
+        weir_scope_cancel(scope, 0, "before");
+        gate_set(true);
+        CHECK_INT(weir_file_close(file), ==, 0);
+    }
+    CHECK_OK(r);
+    let_go_and_check_closed(fd);
     return 0;
 }
 
-IO_TEST(a_cancel_is_not_lost_behind_a_wake_up_that_meant_nothing)
+TEST(a_file_is_closed_although_its_close_is_cut_short)
 {
-    CHECK_INT(meet(true), ==, WEIR_ECANCELED);
-    return 0;
+    CHECK_OK(run_gated(close_interrupted, true));
 }
