@@ -264,21 +264,81 @@ static void module_set_program_name(struct symbol_module *module)
     module_set_name(module, path);
 }
 
-static void module_map(struct symbol_module *module, const char *path)
+/* ---- A file, copied ----
+ *
+ * Never mapped: a file that is cut short while it is mapped takes the process with it.
+ * The copy has every byte at its place in the file, but only those that are looked at
+ * are read; the rest is memory that was never touched, and zeros to whoever looks. */
+
+static void copy_range(int fd, const struct image *image, uint64_t offset, uint64_t bytes)
 {
+    unsigned char *at = (unsigned char *)(uintptr_t)image->bytes + offset;
+
+    if (offset > image->size || bytes > image->size - offset || bytes > SYMBOL_COPY_BYTES_MAX)
+        return;
+    while (bytes > 0) {
+        ssize_t n = pread(fd, at, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return;
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+}
+
+/* What tells whether it is the file that was loaded. */
+static void copy_identity(int fd, const struct image *image, const Elf64_Ehdr *header)
+{
+    copy_range(fd, image, header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr));
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        Elf64_Phdr segment;
+        if (header->e_phoff > image->size ||
+            !image_read(image, header->e_phoff + i * sizeof segment, &segment, sizeof segment))
+            return;
+        if (segment.p_type == PT_NOTE) copy_range(fd, image, segment.p_offset, segment.p_filesz);
+    }
+}
+
+/* What names are looked up in. */
+static void copy_symbols(int fd, const struct image *image, const Elf64_Ehdr *header)
+{
+    struct sections sections;
+
+    copy_range(fd, image, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr));
+    if (!sections_find(image, &sections)) return;
+    for (unsigned i = 1; i < sections.count; i++) {
+        Elf64_Shdr table, strings;
+        if (!section_read(image, &sections, i, &table)) return;
+        if (table.sh_type != SHT_SYMTAB && table.sh_type != SHT_DYNSYM) continue;
+        copy_range(fd, image, table.sh_offset, table.sh_size);
+        if (section_read(image, &sections, table.sh_link, &strings))
+            copy_range(fd, image, strings.sh_offset, strings.sh_size);
+    }
+}
+
+static void module_copy(struct symbol_module *module, const char *path)
+{
+    struct image image;
     struct stat status;
-    void *image;
+    Elf64_Ehdr header;
+    void *memory;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
     if (fd < 0) return;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-        image = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (image != MAP_FAILED) {
-            module->image = image;
-            module->image_bytes = (size_t)status.st_size;
-            module->mapped = 1;
-        }
+    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size <= 0) goto out;
+    memory = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) goto out;
+    image = (struct image){.bytes = memory, .size = (size_t)status.st_size};
+    module->image = memory;
+    module->image_bytes = image.size;
+    module->mapped = 1;
+    copy_range(fd, &image, 0, sizeof header);
+    if (image_read_header(&image, &header)) {
+        copy_identity(fd, &image, &header);
+        copy_symbols(fd, &image, &header);
     }
+out:
     close(fd);
 }
 
@@ -369,7 +429,7 @@ static int module_visit(struct dl_phdr_info *info, size_t info_bytes, void *data
             module_set_program_name(&module);
         else
             module_set_name(&module, info->dlpi_name);
-        module_map(&module, is_program ? "/proc/self/exe" : info->dlpi_name);
+        module_copy(&module, is_program ? "/proc/self/exe" : info->dlpi_name);
         if (module.image_bytes > 0 && !module_is_loaded_file(&module, info)) module_unmap(&module);
     }
     *search->module = module;

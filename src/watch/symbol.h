@@ -5,12 +5,13 @@
  * the module and an offset. A function of known size is named only for addresses
  * inside of it: a wrong name is worse than none.
  *
- * A table is meant to live for one dump: it maps the files of the modules that
- * were asked for and remembers recent answers. Modules unloaded in between are
+ * A table is meant to live for one dump: it copies what it needs of the files of the
+ * modules that were asked for and remembers recent answers. Modules unloaded in between are
  * not noticed.
  *
- * Invariants: no allocation; every offset and index of a file is checked before
- * it is followed, so that a corrupt file gives no names instead of a crash; a
+ * Invariants: no allocation, but a mapping for each module; every offset and index of a
+ * file is checked before it is followed, and the file itself is only read, so that one
+ * that is corrupt, or is written meanwhile, gives no names instead of a crash; a
  * file that is not the one that was loaded (replaced by an upgrade) is not used;
  * the program's own file is reached through /proc/self/exe and is therefore found
  * even when it was replaced or deleted.
@@ -27,6 +28,7 @@ enum {
     SYMBOL_MODULES_MAX = 64, /* modules with an address looked up, not modules loaded */
     SYMBOL_MODULE_NAME_BYTES = 64,
     SYMBOL_RECENT_COUNT = 256,
+    SYMBOL_COPY_BYTES_MAX = 256 * 1024 * 1024, /* of one table of a file; longer: no names */
 };
 
 struct symbol {

@@ -305,6 +305,48 @@ TEST(symbol_library_replaced_on_disk_gives_no_names)
     free(bytes);
 }
 
+/* In a process that loads it and never unloads it: its code is cut short as well. */
+static void look_up_while_it_is_cut_short(void *arg)
+{
+    const char *path = arg;
+    static struct symbol_table table;
+    struct symbol before, after;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    uintptr_t address;
+
+    CHECK(library != NULL);
+    address = library_named_address(library);
+    symbol_table_init(&table);
+    CHECK_INT(symbol_find(&table, address, &before), ==, 0);
+    CHECK(before.name != NULL);
+    CHECK_INT(truncate(path, 0), ==, 0);
+    for (uintptr_t i = 1; i < 3 * SYMBOL_RECENT_COUNT; i++) {
+        CHECK_INT(symbol_find(&table, address + i, &after), ==, 0);
+    }
+    CHECK_INT(symbol_find(&table, address, &after), ==, 0);
+    CHECK_STR(after.name, before.name);
+    _exit(0);
+}
+
+/* A file that is written in place, as cp does, while a dump reads it. */
+TEST(symbol_library_cut_short_during_a_dump_does_no_harm)
+{
+    char directory[] = "/tmp/weir-symbol-XXXXXX";
+    char path[PATH_MAX], output[1024];
+    unsigned char *bytes;
+    size_t size;
+
+    if (!small_library_path(path, sizeof path)) return; /* linked statically, or another libc */
+    bytes = file_read(path, &size);
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(path, sizeof path, "%s/library.so", directory);
+    file_write(path, bytes, size);
+    CHECK_INT(test_child(look_up_while_it_is_cut_short, path, output, sizeof output), ==, 0);
+    CHECK_INT(unlink(path), ==, 0);
+    CHECK_INT(rmdir(directory), ==, 0);
+    free(bytes);
+}
+
 /* A small image made by hand, with every kind of symbol. */
 enum { SECTION_NONE, SECTION_TEXT, SECTION_DATA, SECTION_SYMBOLS, SECTION_STRINGS, SECTION_COUNT };
 enum { SMALL_SYMBOLS_MAX = 16, SMALL_STRINGS_BYTES = 256 };
