@@ -25,6 +25,7 @@ static pid_t start(int *ret_output_fd)
         *ret_output_fd = fd;
         return pid;
     }
+    process_is_judged();
     /* The hard timeout kills the test: what it started must not survive it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});

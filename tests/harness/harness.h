@@ -8,6 +8,7 @@
  *   child.c     processes that a test starts
  *   memory.c    the counting allocator
  *   leaks.c     what a test has left behind
+ *   closes.c    every close of the program, the library's included
  *   decorate.c  the table of rt/kernel.h between library and kernel
  *   faults.c    which of its calls fail
  *   clock.c     the manual clock
@@ -57,6 +58,7 @@ enum test_state { TEST_STARTED, TEST_PASSED, TEST_FAILED, TEST_SKIPPED };
 struct test_report {
     int state;         /* enum test_state */
     char message[240]; /* why it failed or was skipped */
+    char forked[240];  /* why a process that it forked failed, or "" */
 };
 
 /* The defaults that --workers and the environment set. */
@@ -66,6 +68,9 @@ extern int process_workers_default;
 _Noreturn void process_run(const struct test *test, struct test_report *keep_report);
 /* End this process with a verdict; the first one counts. */
 _Noreturn void process_end(enum test_state state, const char *message);
+/* This is a process that the test has started and whose end it looks at: a check that
+ * fails here is the test's to judge. In any other that it forks it fails the test. */
+void process_is_judged(void);
 /* What test_note said last, or "". */
 const char *process_note(void);
 
@@ -81,6 +86,12 @@ void memory_mark(struct memory_mark *ret_mark);
 /* Report blocks made after the mark that are still there; true if there are none. */
 bool memory_check(const struct memory_mark *mark);
 
+/* ---- closes.c ---- */
+
+/* Closes of descriptors that were not open, so far: each might have closed what somebody
+ * else has just opened. The last one's number. */
+int closes_bad(int *ret_last_fd);
+
 /* ---- leaks.c ---- */
 
 enum { LEAK_FDS_MAX = 512 };
@@ -90,6 +101,7 @@ struct leak_mark {
     int64_t mapped_bytes;
     int runtimes;
     int threads;
+    int bad_closes;
     int fd_count;
     int fds[LEAK_FDS_MAX];
 };

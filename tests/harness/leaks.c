@@ -85,6 +85,17 @@ static bool check_fds(const struct leak_mark *mark)
     return clean;
 }
 
+static bool check_closes(const struct leak_mark *mark)
+{
+    int last_fd;
+    int count = closes_bad(&last_fd) - mark->bad_closes;
+
+    if (count == 0) return true;
+    fprintf(stderr, "closed twice: %d closes of descriptors that were not open, the last of %d\n",
+            count, last_fd);
+    return false;
+}
+
 /* A thread that was joined can be listed for a moment longer. */
 static bool check_threads(const struct leak_mark *mark)
 {
@@ -101,10 +112,13 @@ static bool check_threads(const struct leak_mark *mark)
 
 void leaks_mark(struct leak_mark *ret_mark)
 {
+    int last_fd;
+
     memory_mark(&ret_mark->memory);
     ret_mark->mapped_bytes = decorate_mapped_bytes();
     ret_mark->runtimes = runtime_live_count();
     ret_mark->threads = count_threads();
+    ret_mark->bad_closes = closes_bad(&last_fd);
     ret_mark->fd_count = list_fds(ret_mark->fds, LEAK_FDS_MAX);
     if (ret_mark->fd_count == LEAK_FDS_MAX)
         test_fail(__FILE__, __LINE__, "more than %d descriptors are open at the start",
@@ -123,6 +137,7 @@ bool leaks_check(const struct leak_mark *mark)
         clean = false;
     }
     if (!check_threads(mark)) clean = false;
+    if (!check_closes(mark)) clean = false;
     if (!check_fds(mark)) clean = false;
     if (mapped_bytes != mark->mapped_bytes) {
         fprintf(stderr, "leak: %lld bytes of stacks are mapped, and there were %lld\n",

@@ -25,6 +25,7 @@ int process_workers_default = 2;
 
 static struct test_report *report;
 static pid_t process_id; /* of the test: a process that it forked has no verdict */
+static bool judged;      /* by the test, which has started this process */
 static const struct test *running;
 static char note[160];
 
@@ -54,9 +55,17 @@ static void say(const char *sentence)
     if (write(STDERR_FILENO, sentence, strlen(sentence)) < 0) return;
 }
 
+void process_is_judged(void)
+{
+    judged = true;
+}
+
 void process_end(enum test_state state, const char *message)
 {
-    if (getpid() == process_id && report->state == TEST_STARTED) {
+    if (getpid() != process_id) {
+        if (state == TEST_FAILED && !judged)
+            snprintf(report->forked, sizeof report->forked, "%s", message);
+    } else if (report->state == TEST_STARTED) {
         snprintf(report->message, sizeof report->message, "%s", message);
         report->state = state;
     }
@@ -143,6 +152,8 @@ void process_run(const struct test *test, struct test_report *keep_report)
 
     test_note("%s", "");
     test_fail_alloc_at(0);
+    if (report->forked[0] != '\0')
+        process_end(TEST_FAILED, "a check failed in a process that the test has forked");
     if (!leaks_check(&mark)) process_end(TEST_FAILED, "the test has left something behind");
     report->state = TEST_PASSED;
     /* With the exit handlers: LeakSanitizer and coverage are among them. */

@@ -193,6 +193,8 @@ static bool job_verdict(const struct job *job, int status, char *reason, size_t 
                  strsignal(WTERMSIG(status)));
     } else if (WEXITSTATUS(status) == EXIT_PASSED && job->report->state != TEST_PASSED) {
         snprintf(reason, reason_bytes, "the process ended before the test did");
+    } else if (job->report->state == TEST_PASSED && job->report->forked[0] != '\0') {
+        snprintf(reason, reason_bytes, "a check failed in a process that the test has forked");
     } else if (WEXITSTATUS(status) == EXIT_PASSED ||
                (WEXITSTATUS(status) == EXIT_SKIPPED && job->report->state == TEST_SKIPPED)) {
         return false;

@@ -10,7 +10,8 @@
  *
  * Each test runs in a process of its own, with a hard timeout. A test that hangs
  * is asked for its task dump, then killed. What a test that passed has left behind
- * (memory of the library, descriptors, threads, runtimes) fails it.
+ * (memory of the library, descriptors, threads, runtimes) fails it, and so does a close of
+ * a descriptor that was not open, and a check that failed in a process that it forked.
  *
  * Making things fail:
  *     test_fail_alloc_at(3);                the third allocation from here on fails
@@ -171,12 +172,16 @@ bool test_call_failed(void);
 const char *test_call_failed_name(void);
 
 /* The next `times` calls of this kind ("read", "accept", "queue_open") give `error`
- * instead of being made; "close" gives it after closing, "queue_wait" returns at
- * once with no event, "map" gives no memory. -EAGAIN for a descriptor that is
+ * instead of being made; "close" gives it after closing (but never -EINTR, which it
+ * may not give), "queue_wait" returns at once with no event, "map" gives no memory. -EAGAIN for a descriptor that is
  * ready is a wait for an event that will not come. */
 void test_fault(const char *call, int error, int times);
 /* How often calls of this kind were made. */
 uint64_t test_calls(const char *call);
+
+/* The next `times` closes of the C library close and then say EINTR, as a signal makes
+ * them; below the table of rt/kernel.h, whose close never gives it. */
+void test_interrupt_close(int times);
 
 /* Reads and writes move at most `bytes_max` bytes; 0: no limit. Datagrams stay
  * whole. Before the runtime starts. */

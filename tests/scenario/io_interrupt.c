@@ -339,7 +339,7 @@ static int wait_path_list(struct fixture *fixture)
     return weir_path_list(fixture->folder, 10, &listing);
 }
 
-/* All but weir_file_close, which closes whatever comes: see below. */
+/* All but weir_file_close, which closes whatever comes: unit/io/file_test.c. */
 static const struct waiting_call {
     const char *name;
     int (*call)(struct fixture *fixture);
@@ -507,70 +507,4 @@ EACH_CALL_TEST(stop_ends_only_the_waits_that_take_on_work)
 {
     CHECK_INT(interrupted(fixture, call, true), ==,
               call->takes_work ? WEIR_ESTOPPING : WEIR_ECANCELED);
-}
-
-/* ---- Closing a file: it is closed, whatever comes ---- */
-
-static weir_file *open_file(int *ret_fd)
-{
-    weir_file *file;
-    int lowest = dup(STDERR_FILENO);
-
-    CHECK(lowest >= 0);
-    CHECK_INT(close(lowest), ==, 0);
-    gate_set(true);
-    CHECK_OK(weir_file_open("/dev/null", O_RDONLY, 0, &file));
-    gate_set(false);
-    CHECK(fcntl(lowest, F_GETFD) >= 0);
-    *ret_fd = lowest;
-    return file;
-}
-
-static void let_go_and_check_closed(int fd)
-{
-    gate_set(true);
-    while (fcntl(fd, F_GETFD) >= 0) CHECK_OK(weir_sleep(1));
-}
-
-static int close_main(void *arg)
-{
-    return weir_file_close(*(weir_file **)arg);
-}
-
-static int close_interrupted(void *arg)
-{
-    weir_file *file;
-    int fd, r;
-
-    (void)arg;
-    file = open_file(&fd);
-    WEIR_DEADLINE(2) { CHECK_INT(weir_file_close(file), ==, WEIR_ETIMEDOUT); }
-    let_go_and_check_closed(fd);
-
-    file = open_file(&fd);
-    IO_SCOPE(scope, &r)
-    {
-        CHECK_OK(weir_spawn(scope, close_main, &file, sizeof file));
-        CHECK_OK(weir_yield());
-        weir_scope_cancel(scope, 0, "enough");
-    }
-    CHECK_OK(r);
-    let_go_and_check_closed(fd);
-
-    /* By a task that is cancelled already: it still does. */
-    file = open_file(&fd);
-    IO_SCOPE(scope, &r)
-    {
-        weir_scope_cancel(scope, 0, "before");
-        gate_set(true);
-        CHECK_INT(weir_file_close(file), ==, 0);
-    }
-    CHECK_OK(r);
-    let_go_and_check_closed(fd);
-    return 0;
-}
-
-TEST(a_file_is_closed_although_its_close_is_cut_short)
-{
-    CHECK_OK(run_gated(close_interrupted, true));
 }

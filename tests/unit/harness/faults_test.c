@@ -139,7 +139,7 @@ TEST(named_calls_fail_as_often_as_asked)
     /* The descriptor is gone all the same. */
     test_fault("close", -EIO, 1);
     CHECK_INT(k->close(k, fds[0]), ==, -EIO);
-    CHECK_INT(k->close(k, fds[0]), ==, -EBADF);
+    CHECK_INT(fcntl(fds[0], F_GETFD), ==, -1); /* closed all the same */
     CHECK_INT(k->close(k, fds[1]), ==, 0);
     test_fault("getaddrinfo", -EAI_AGAIN, 1);
     CHECK_INT(k->getaddrinfo(k, "localhost", NULL, NULL, NULL), ==, -EAI_AGAIN);

@@ -110,6 +110,19 @@ TEST(harness_catches_descriptors_opened_and_closed)
                 "descriptor 0 was open before, and somebody closed it");
 }
 
+TEST(harness_catches_a_descriptor_that_is_closed_twice)
+{
+    check_fails("hidden_closes_twice", "failed", "closed twice: 1 closes of descriptors");
+    check_fails("hidden_closes_somebody_elses", "failed", "closed twice: 1 closes of descriptors");
+}
+
+TEST(harness_catches_a_check_that_fails_in_a_forked_process)
+{
+    check_fails("hidden_fails_in_a_forked_process", "failed",
+                "a check failed in a process that the test has forked");
+    CHECK_CONTAINS(output, "CHECK_INT(3 == 4)");
+}
+
 TEST_WITH(harness_catches_a_leaked_thread, .timeout_ms = 30000)
 {
     check_fails("hidden_leaks_a_thread", "failed", "threads, and there were");

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "harness/test.h"
+#include "rt/kernel.h"
 #include "rt/mem.h"
 
 #define HIDDEN_TEST(name_) TEST_WITH(name_, .hidden = true)
@@ -85,6 +87,39 @@ HIDDEN_TEST(hidden_leaves_a_hanging_process)
         for (;;) (void)poll(NULL, 0, -1);
     printf("left behind: %d\n", (int)pid);
     TEST_FAIL("to show the output");
+}
+
+/* Nobody looks at how the process ended. */
+HIDDEN_TEST(hidden_fails_in_a_forked_process)
+{
+    pid_t pid = fork();
+
+    CHECK_INT(pid, >=, 0);
+    if (pid == 0) CHECK_INT(3, ==, 4);
+    CHECK_INT(waitpid(pid, NULL, 0), ==, pid);
+}
+
+HIDDEN_TEST(hidden_closes_twice)
+{
+    const struct kernel *kernel = kernel_current();
+    int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+    CHECK(fd >= 0);
+    (void)kernel->close(kernel, fd);
+    (void)kernel->close(kernel, fd);
+}
+
+/* The number was given to somebody else in between, whose close is then one too many. */
+HIDDEN_TEST(hidden_closes_somebody_elses)
+{
+    const struct kernel *kernel = kernel_current();
+    int mine = open("/dev/zero", O_RDONLY | O_CLOEXEC), others;
+
+    (void)kernel->close(kernel, mine);
+    others = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK_INT(others, ==, mine);
+    (void)kernel->close(kernel, mine);
+    (void)kernel->close(kernel, others);
 }
 
 static __attribute__((noinline)) void *leak_here(void)

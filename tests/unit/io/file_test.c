@@ -493,3 +493,24 @@ TEST(a_slow_close_is_cut_short_and_still_closes)
     CHECK_INT(close(slow_gate[0]), ==, 0);
     CHECK_INT(close(slow_gate[1]), ==, 0);
 }
+
+/* What closes twice is caught by the harness. */
+IO_TEST(closes_that_signals_interrupt_close_once)
+{
+    char address[WEIR_ADDRESS_TEXT_MAX];
+    weir_listener *listener = io_test_listen(address);
+    weir_file *file;
+    weir_conn *a, *b;
+    weir_udp *udp;
+
+    CHECK_OK(weir_file_open("/dev/null", O_RDONLY, 0, &file));
+    CHECK_OK(weir_socketpair(&a, &b));
+    CHECK_OK(weir_udp_open("udp:127.0.0.1:0", &udp));
+    test_interrupt_close(5);
+    CHECK_INT(weir_file_close(file), ==, 0);
+    weir_conn_close(a);
+    weir_conn_close(b);
+    weir_listener_close(listener);
+    weir_udp_close(udp);
+    return 0;
+}

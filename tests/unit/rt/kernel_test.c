@@ -619,6 +619,20 @@ TEST(set_nonblocking_changes_nothing_else)
     CHECK_INT(k->set_nonblocking(k, fds[0]), ==, -EBADF);
 }
 
+/* Linux has closed the descriptor when it says EINTR: to close it again would be to close
+ * what another thread has just opened. */
+TEST(a_close_that_a_signal_interrupts_has_closed)
+{
+    int fds[2];
+
+    CHECK_INT(k->pipe(k, fds), ==, 0);
+    test_interrupt_close(2);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+    CHECK_INT(fcntl(fds[0], F_GETFD), ==, -1);
+    CHECK_INT(fcntl(fds[1], F_GETFD), ==, -1);
+}
+
 TEST(errors_are_returned_not_left_in_errno)
 {
     char byte;
