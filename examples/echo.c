@@ -112,8 +112,8 @@ static int accept_clients(void *arg) /* a task: one on each worker */
                 r = weir_accept(server->listener, &conn);
                 if (r == 0) {
                     admit(server, conn);
-                } else if (r > -4096) {
-                    r = weir_sleep(10); /* the kernel's: no descriptor is free, say */
+                } else if (r != WEIR_ESTOPPING && r != WEIR_ECANCELED) {
+                    r = weir_sleep(10); /* no descriptor is free, say: trying at once would spin */
                 }
             }
         }

@@ -296,7 +296,7 @@ TEST(example_hello_greets_all_or_fails)
     CHECK_EXIT(
         test_exec((const char *const[]){example("hello"), address, NULL}, output, sizeof output), 1,
         output);
-    CHECK_CONTAINS(output, "hello: Connection refused");
+    CHECK_CONTAINS(output, "task 'greet' (root/greetings) failed: Connection refused");
 }
 
 /* ---- The others ---- */
@@ -336,7 +336,6 @@ TEST(examples_explain_themselves_and_refuse_what_they_do_not_know)
         {"shutdown", {"--help"}, 0, "usage: shutdown"},
         {"embed", {"--help"}, 0, "usage: embed"},
         {"tour", {"--help"}, 0, "usage: tour"},
-        {"hello", {NULL}, 2, "usage: hello"},
         {"fetch", {NULL}, 2, "addresses are needed"},
         {"echo", {"--port", "65536"}, 2, "--port needs a number from 0 to 65535, not 65536"},
         {"echo", {"--port", "80x"}, 2, "not 80x"},
