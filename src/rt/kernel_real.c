@@ -293,28 +293,30 @@ static void pipe_signal_release(struct pipe_signal *hold, ssize_t r)
     if (sigismember(&hold->saved, SIGPIPE) != 1) pthread_sigmask(SIG_SETMASK, &hold->saved, NULL);
 }
 
-ssize_t real_write(const struct kernel *kernel, int fd, const void *data, size_t bytes)
+static ssize_t write_held(int fd, const struct iovec *parts, int count)
 {
     struct pipe_signal hold;
     ssize_t r;
 
-    (void)kernel;
     pipe_signal_hold(&hold);
-    r = result_bytes(write(fd, data, bytes));
+    r = result_bytes(count == 1 ? write(fd, parts->iov_base, parts->iov_len)
+                                : writev(fd, parts, count));
     pipe_signal_release(&hold, r);
     return r;
 }
 
-ssize_t real_writev(const struct kernel *kernel, int fd, const struct iovec *parts, int count)
+ssize_t real_write(const struct kernel *kernel, int fd, const void *data, size_t bytes)
 {
-    struct pipe_signal hold;
-    ssize_t r;
+    const struct iovec part = {(void *)(uintptr_t)data, bytes};
 
     (void)kernel;
-    pipe_signal_hold(&hold);
-    r = result_bytes(writev(fd, parts, count));
-    pipe_signal_release(&hold, r);
-    return r;
+    return write_held(fd, &part, 1);
+}
+
+ssize_t real_writev(const struct kernel *kernel, int fd, const struct iovec *parts, int count)
+{
+    (void)kernel;
+    return write_held(fd, parts, count);
 }
 
 ssize_t real_recv(const struct kernel *kernel, int fd, void *data, size_t bytes, int flags)

@@ -173,8 +173,8 @@ const char *test_call_failed_name(void);
 
 /* The next `times` calls of this kind ("read", "accept", "queue_open") give `error`
  * instead of being made; "close" gives it after closing (but never -EINTR, which it
- * may not give), "queue_wait" returns at once with no event, "map" gives no memory. -EAGAIN for a descriptor that is
- * ready is a wait for an event that will not come. */
+ * may not give), "queue_wait" returns at once with no event, "map" gives no memory.
+ * -EAGAIN for a descriptor that is ready is a wait for an event that will not come. */
 void test_fault(const char *call, int error, int times);
 /* How often calls of this kind were made. */
 uint64_t test_calls(const char *call);

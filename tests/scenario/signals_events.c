@@ -26,6 +26,14 @@ static bool same_mask(const sigset_t *a, const sigset_t *b)
     return true;
 }
 
+static weir_signal_watch *watch_one(weir_scope *scope, int signal)
+{
+    weir_signal_watch *watch = NULL;
+    CHECK_OK(weir_signal_open(
+        scope, &(weir_signal_spec){.name = "one", .signals = &signal, .signals_count = 1}, &watch));
+    return watch;
+}
+
 /* ---- Dispositions ---- */
 
 struct dispositions {
@@ -162,12 +170,7 @@ static int check_masks(void *arg)
     WEIR_DEADLINE(IO_TEST_MS) {
         IO_SCOPE(scope, &r)
         {
-            const int signals[] = {SIGHUP};
-            weir_signal_watch *watch;
-
-            CHECK_OK(weir_signal_open(
-                scope, &(weir_signal_spec){.name = "hup", .signals = signals, .signals_count = 1},
-                &watch));
+            (void)watch_one(scope, SIGHUP);
             for (int i = 0; i < weir_worker_count(); i++) {
                 (void)spawn_at(scope, i, "mask", check_mask_here, &expected, sizeof expected);
             }
@@ -306,7 +309,6 @@ static void check_forked(void *arg)
 
 static int fork_with_a_watch(void *arg)
 {
-    const int signals[] = {SIGHUP};
     weir_signal_watch *watch;
     weir_signal_event event;
     char output[256];
@@ -315,9 +317,7 @@ static int fork_with_a_watch(void *arg)
     WEIR_DEADLINE(IO_TEST_MS) {
         IO_SCOPE(scope, &r)
         {
-            CHECK_OK(weir_signal_open(
-                scope, &(weir_signal_spec){.name = "hup", .signals = signals, .signals_count = 1},
-                &watch));
+            watch = watch_one(scope, SIGHUP);
             CHECK_INT(test_child(check_forked, arg, output, sizeof output), ==, 0);
             CHECK_INT(kill(getpid(), SIGHUP), ==, 0);
             CHECK_OK(weir_signal_wait(watch, &event));
@@ -339,7 +339,6 @@ TEST(a_forked_process_has_the_dispositions_that_were_there_before)
 static int wait_for_hup(void *arg)
 {
     ATOM(int) *told = *(ATOM(int) **)arg;
-    const int signals[] = {SIGHUP};
     weir_signal_watch *watch;
     weir_signal_event event;
     int r = 0;
@@ -347,9 +346,7 @@ static int wait_for_hup(void *arg)
     WEIR_DEADLINE(IO_TEST_MS) {
         IO_SCOPE(scope, &r)
         {
-            CHECK_OK(weir_signal_open(
-                scope, &(weir_signal_spec){.name = "hup", .signals = signals, .signals_count = 1},
-                &watch));
+            watch = watch_one(scope, SIGHUP);
             (void)atom_add(told, 1);
             CHECK_OK(weir_signal_wait(watch, &event));
             CHECK_INT(event.signal, ==, SIGHUP);
@@ -465,7 +462,6 @@ static void *send_storm(void *arg)
 static int count_storm(void *arg)
 {
     struct storm *storm = arg;
-    const int signals[] = {SIGRTMIN + 2};
     weir_signal_watch *watch;
     weir_signal_event event;
     pthread_t thread;
@@ -475,9 +471,7 @@ static int count_storm(void *arg)
     WEIR_DEADLINE(IO_TEST_MS) {
         IO_SCOPE(scope, &r)
         {
-            CHECK_OK(weir_signal_open(
-                scope, &(weir_signal_spec){.name = "storm", .signals = signals, .signals_count = 1},
-                &watch));
+            watch = watch_one(scope, SIGRTMIN + 2);
             CHECK_INT(pthread_create(&thread, NULL, send_storm, storm), ==, 0);
             for (int i = 0; i < 200; i++) {
                 CHECK_OK(weir_signal_wait(watch, &event));

@@ -49,45 +49,48 @@ static int read_first(void *arg)
     return (int)weir_conn_read(*(weir_conn **)arg, &byte, 1);
 }
 
-/* Woken by the cancel, and behind this task in the queue. */
-static int close_under_a_woken_reader(void *arg)
-{
-    weir_conn *a, *b;
-    int r;
-
-    (void)arg;
-    CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r)
-    {
-        CHECK_OK(weir_spawn(scope, read_first, &a, sizeof a));
-        CHECK_OK(weir_yield());
-        weir_scope_cancel(scope, 0, "wake it");
-        weir_conn_close(a);
-    }
-    return r;
-}
-
 static int accept_first(void *arg)
 {
     weir_conn *conn;
     return weir_accept(*(weir_listener **)arg, &conn);
 }
 
+/* The task that waits on it is woken by the cancel, and behind this one in the queue. */
+static int close_under_a_woken(weir_task_fn waiter, void *handle, void *(*close_it)(void *handle))
+{
+    int r;
+
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, waiter, &handle, sizeof handle));
+        CHECK_OK(weir_yield());
+        weir_scope_cancel(scope, 0, "wake it");
+        (void)close_it(handle);
+    }
+    return r;
+}
+
+static int close_under_a_woken_reader(void *arg)
+{
+    weir_conn *a, *b;
+
+    (void)arg;
+    CHECK_OK(weir_socketpair(&a, &b));
+    return close_under_a_woken(read_first, a, close_conn);
+}
+
+static void *close_listener(void *listener)
+{
+    weir_listener_close(listener);
+    return NULL;
+}
+
 static int close_under_a_woken_acceptor(void *arg)
 {
     char address[WEIR_ADDRESS_TEXT_MAX];
-    weir_listener *listener = io_test_listen(address);
-    int r;
 
     (void)arg;
-    IO_SCOPE(scope, &r)
-    {
-        CHECK_OK(weir_spawn(scope, accept_first, &listener, sizeof listener));
-        CHECK_OK(weir_yield());
-        weir_scope_cancel(scope, 0, "wake it");
-        weir_listener_close(listener);
-    }
-    return r;
+    return close_under_a_woken(accept_first, io_test_listen(address), close_listener);
 }
 
 static void misuse_in_a_task(void *arg)

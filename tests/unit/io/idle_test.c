@@ -126,22 +126,29 @@ IO_TEST(data_ends_an_idle_wait)
     return 0;
 }
 
-IO_TEST(the_end_of_the_stream_ends_an_idle_wait)
+/* An idle wait of `conn` that ends when its peer is closed (NULL: none is), or with time. */
+static void idle_until_ended(weir_conn *conn, weir_conn *take_peer, int64_t idle_ms, int status)
 {
-    weir_conn *a, *b;
     struct seen seen = {0};
-    char byte;
     int r;
 
-    io_test_pair(&a, &b);
     IO_SCOPE(scope, &r)
     {
-        CHECK_OK(idle(scope, a, &seen, 10000));
-        weir_conn_close(b);
+        CHECK_OK(idle(scope, conn, &seen, idle_ms));
+        weir_conn_close(take_peer);
         wait_until_called(&seen);
     }
     CHECK_OK(r);
-    check_seen(&seen, 0);
+    check_seen(&seen, status);
+}
+
+IO_TEST(the_end_of_the_stream_ends_an_idle_wait)
+{
+    weir_conn *a, *b;
+    char byte;
+
+    io_test_pair(&a, &b);
+    idle_until_ended(a, b, 10000, 0);
     CHECK_INT(weir_conn_read(a, &byte, 1), ==, 0);
     weir_conn_close(a);
     return 0;
@@ -150,21 +157,12 @@ IO_TEST(the_end_of_the_stream_ends_an_idle_wait)
 IO_TEST(time_ends_an_idle_wait_and_the_connection_stays_good)
 {
     weir_conn *a, *b;
-    struct seen seen = {0};
     char byte;
-    int r;
 
     CHECK_OK(weir_socketpair(&a, &b));
-    IO_SCOPE(scope, &r)
-    {
-        CHECK_OK(idle(scope, a, &seen, 5));
-        wait_until_called(&seen);
-        check_seen(&seen, WEIR_ETIMEDOUT);
-        CHECK_INT(weir_conn_write(b, "x", 1), ==, 1);
-        CHECK_INT(weir_conn_read(a, &byte, 1), ==, 1);
-    }
-    CHECK_OK(r);
-    check_seen(&seen, WEIR_ETIMEDOUT);
+    idle_until_ended(a, NULL, 5, WEIR_ETIMEDOUT);
+    CHECK_INT(weir_conn_write(b, "x", 1), ==, 1);
+    CHECK_INT(weir_conn_read(a, &byte, 1), ==, 1);
     weir_conn_close(a);
     weir_conn_close(b);
     return 0;

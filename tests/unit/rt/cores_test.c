@@ -137,20 +137,38 @@ TEST(cores_v2_quota_is_rounded_up_and_bounded_by_affinity)
     }
 }
 
-TEST(cores_v2_smallest_limit_of_all_ancestors_wins)
+/* One tree: its files, as pairs of name and text up to NULL, and what follows from them. */
+static void check_tree(const char *proc_cgroup, const char *const *files, int usable,
+                       int64_t quota_milli, int64_t memory_bytes)
 {
     struct fake fake;
 
-    fake_init(&fake, 16, "0::/outer/middle/inner\n");
-    fake_file(&fake, "sys/outer/cpu.max", "400000 100000\n");
-    fake_file(&fake, "sys/outer/memory.max", "1000000\n");
-    fake_file(&fake, "sys/outer/middle/cpu.max", "150000 50000\n");
-    fake_file(&fake, "sys/outer/middle/memory.max", "max\n");
-    fake_file(&fake, "sys/outer/middle/inner/cpu.max", "max 100000\n");
-    fake_file(&fake, "sys/outer/middle/inner/memory.max", "2000000\n");
-    fake_file(&fake, "sys/outer/sibling/cpu.max", "100000 100000\n");
-    check_limits(&fake, 3, 3000, 1000000);
+    fake_init(&fake, 16, proc_cgroup);
+    for (; *files; files += 2) fake_file(&fake, files[0], files[1]);
+    check_limits(&fake, usable, quota_milli, memory_bytes);
     fake_deinit(&fake);
+}
+
+TEST(cores_v2_smallest_limit_of_all_ancestors_wins)
+{
+    static const char *const files[] = {
+        "sys/outer/cpu.max",
+        "400000 100000\n",
+        "sys/outer/memory.max",
+        "1000000\n",
+        "sys/outer/middle/cpu.max",
+        "150000 50000\n",
+        "sys/outer/middle/memory.max",
+        "max\n",
+        "sys/outer/middle/inner/cpu.max",
+        "max 100000\n",
+        "sys/outer/middle/inner/memory.max",
+        "2000000\n",
+        "sys/outer/sibling/cpu.max",
+        "100000 100000\n",
+        NULL,
+    };
+    check_tree("0::/outer/middle/inner\n", files, 3, 3000, 1000000);
 }
 
 /* A container without a cgroup namespace sees the host's path, but its own mount. */
@@ -173,42 +191,43 @@ TEST(cores_path_outside_of_the_mount_falls_back_to_its_root)
 
 TEST(cores_v1_controllers_are_read_from_their_own_hierarchies)
 {
-    struct fake fake;
-
-    fake_init(&fake, 8, "9:memory:/m/n\n4:cpu,cpuacct:/a/b\n3:cpuset:/c\n1:name=systemd:/\n");
-    fake_file(&fake, "sys/cpu,cpuacct/a/cpu.cfs_quota_us", "250000\n");
-    fake_file(&fake, "sys/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
-    fake_file(&fake, "sys/cpu,cpuacct/a/b/cpu.cfs_quota_us", "-1\n");
-    fake_file(&fake, "sys/cpu,cpuacct/a/b/cpu.cfs_period_us", "100000\n");
-    fake_file(&fake, "sys/cpuset/c/cpu.cfs_quota_us", "100000\n");
-    fake_file(&fake, "sys/cpuset/c/cpu.cfs_period_us", "100000\n");
-    fake_file(&fake, "sys/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    fake_file(&fake, "sys/memory/m/memory.limit_in_bytes", "500000000\n");
-    fake_file(&fake, "sys/memory/m/n/memory.limit_in_bytes", "600000000\n");
-    check_limits(&fake, 3, 2500, 500000000);
-    fake_deinit(&fake);
+    static const char *const files[] = {
+        "sys/cpu,cpuacct/a/cpu.cfs_quota_us",
+        "250000\n",
+        "sys/cpu,cpuacct/a/cpu.cfs_period_us",
+        "100000\n",
+        "sys/cpu,cpuacct/a/b/cpu.cfs_quota_us",
+        "-1\n",
+        "sys/cpu,cpuacct/a/b/cpu.cfs_period_us",
+        "100000\n",
+        "sys/cpuset/c/cpu.cfs_quota_us",
+        "100000\n",
+        "sys/cpuset/c/cpu.cfs_period_us",
+        "100000\n",
+        "sys/memory/memory.limit_in_bytes",
+        "9223372036854771712\n",
+        "sys/memory/m/memory.limit_in_bytes",
+        "500000000\n",
+        "sys/memory/m/n/memory.limit_in_bytes",
+        "600000000\n",
+        NULL,
+    };
+    check_tree("9:memory:/m/n\n4:cpu,cpuacct:/a/b\n3:cpuset:/c\n1:name=systemd:/\n", files, 3, 2500,
+               500000000);
 }
 
 TEST(cores_v1_is_also_found_under_the_controllers_own_name)
 {
-    struct fake fake;
-
-    fake_init(&fake, 8, "4:cpuacct,cpu:/a\n");
-    fake_file(&fake, "sys/cpu/a/cpu.cfs_quota_us", "100000\n");
-    fake_file(&fake, "sys/cpu/a/cpu.cfs_period_us", "100000\n");
-    check_limits(&fake, 1, 1000, -1);
-    fake_deinit(&fake);
+    static const char *const files[] = {"sys/cpu/a/cpu.cfs_quota_us", "100000\n",
+                                        "sys/cpu/a/cpu.cfs_period_us", "100000\n", NULL};
+    check_tree("4:cpuacct,cpu:/a\n", files, 1, 1000, -1);
 }
 
 TEST(cores_v2_beside_v1_is_found_in_unified)
 {
-    struct fake fake;
-
-    fake_init(&fake, 8, "4:memory:/\n0::/a\n");
-    fake_file(&fake, "sys/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    fake_file(&fake, "sys/unified/a/cpu.max", "200000 100000\n");
-    check_limits(&fake, 2, 2000, -1);
-    fake_deinit(&fake);
+    static const char *const files[] = {"sys/memory/memory.limit_in_bytes", "9223372036854771712\n",
+                                        "sys/unified/a/cpu.max", "200000 100000\n", NULL};
+    check_tree("4:memory:/\n0::/a\n", files, 2, 2000, -1);
 }
 
 TEST(cores_garbage_limits_are_ignored)
