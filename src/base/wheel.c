@@ -136,14 +136,6 @@ static unsigned slot_first(const struct wheel *wheel)
     return WHEEL_SLOTS;
 }
 
-static uint64_t slot_start_tick(const struct wheel *wheel, unsigned slot)
-{
-    unsigned shift = slot / WHEEL_LEVEL_SLOTS * WHEEL_LEVEL_BITS;
-    uint64_t above = wheel->cursor >> (shift + WHEEL_LEVEL_BITS) << (shift + WHEEL_LEVEL_BITS);
-
-    return above | (uint64_t)(slot % WHEEL_LEVEL_SLOTS) << shift;
-}
-
 void wheel_init(struct wheel *wheel, int64_t now_ns)
 {
     *wheel = (struct wheel){.cursor = wheel_tick(now_ns), .now_ns = now_ns};
@@ -165,7 +157,7 @@ void wheel_advance(struct wheel *wheel, int64_t now_ns)
      * slot of a higher level all levels below are empty, so that a cascade puts
      * each timer where the invariant wants it. */
     while ((slot = slot_first(wheel)) < WHEEL_SLOTS) {
-        uint64_t start = slot_start_tick(wheel, slot);
+        uint64_t start = wheel_slot_start(wheel->cursor, slot);
         if (start > target) break;
         wheel->cursor = start;
         if (slot >= WHEEL_LEVEL_SLOTS) {

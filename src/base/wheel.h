@@ -119,25 +119,34 @@ static inline uint64_t wheel_tick(int64_t ns)
     return ((uint64_t)ns ^ (UINT64_C(1) << 63)) >> WHEEL_TICK_BITS;
 }
 
-/* The slot for a timer as seen from the cursor. */
-static inline unsigned wheel_slot_of(const struct wheel *wheel, int64_t at_ns)
+/* The slot for a time as seen from a cursor. */
+static inline unsigned wheel_slot_from(uint64_t cursor, int64_t at_ns)
 {
     uint64_t tick = wheel_tick(at_ns);
     uint64_t differing;
     unsigned level;
 
-    if (tick < wheel->cursor) tick = wheel->cursor;
+    if (tick < cursor) tick = cursor;
     /* The low bits set mean level 0 and keep clz away from zero. */
-    differing = (tick ^ wheel->cursor) | (WHEEL_LEVEL_SLOTS - 1);
+    differing = (tick ^ cursor) | (WHEEL_LEVEL_SLOTS - 1);
     level = (63u - (unsigned)__builtin_clzll(differing)) / WHEEL_LEVEL_BITS;
     return level * WHEEL_LEVEL_SLOTS +
            (unsigned)(tick >> (level * WHEEL_LEVEL_BITS)) % WHEEL_LEVEL_SLOTS;
 }
 
+/* The first tick of an occupied slot: it shares the higher digits with the cursor. */
+static inline uint64_t wheel_slot_start(uint64_t cursor, unsigned slot)
+{
+    unsigned shift = slot / WHEEL_LEVEL_SLOTS * WHEEL_LEVEL_BITS;
+    uint64_t above = cursor >> (shift + WHEEL_LEVEL_BITS) << (shift + WHEEL_LEVEL_BITS);
+
+    return above | (uint64_t)(slot % WHEEL_LEVEL_SLOTS) << shift;
+}
+
 /* Appends to the slot; the count is the caller's business. */
 static inline void wheel_place(struct wheel *wheel, struct wheel_timer *timer)
 {
-    unsigned slot = wheel_slot_of(wheel, timer->at_ns);
+    unsigned slot = wheel_slot_from(wheel->cursor, timer->at_ns);
     struct wheel_link *head = &wheel->slots[slot];
     struct wheel_link *last = head->prev;
 
