@@ -245,6 +245,7 @@ static void worker_deinit(struct worker *worker)
     if (!worker->runtime) return;
     stack_cache_flush(&worker->runtime->stacks, &worker->stacks);
     if (worker->queue) worker->kernel->queue_close(worker->queue);
+    worker_timers_free(worker);
     lock_deinit(&worker->fresh_lock);
 }
 
@@ -266,7 +267,6 @@ static void runtime_free(weir_runtime *runtime)
     for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
     task_slabs_free(runtime);
     scope_slabs_free(runtime);
-    timer_slabs_free(runtime);
     pollable_slabs_free(runtime);
     handles_end();
     stack_pool_deinit(&runtime->stacks);
@@ -590,7 +590,7 @@ int weir_turn(weir_runtime *runtime)
     /* From here on a poster makes the descriptor readable; what came before that we
      * see ourselves. */
     atom_store_total(&worker->rest, WORKER_SLEEPING);
-    at_ns = worker_has_work(worker) ? INT64_MIN : wheel_next_ns(&worker->wheel);
+    at_ns = worker_has_work(worker) ? INT64_MIN : worker_timers_next_ns(worker);
     r = runtime->kernel->queue_arm(worker->queue, at_ns);
     if (r < 0) return r;
     sanitize_acquire(worker);

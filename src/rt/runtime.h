@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <weir/runtime.h>
 
+#include "base/agenda.h"
 #include "base/atomic.h"
 #include "base/wheel.h"
 #include "rt/blocking.h"
@@ -74,6 +75,9 @@ struct worker {
     struct mail *local_tail;
     bool delivering;
     struct wheel wheel;
+    bool timers_far;    /* programs' timers that are far go to the agenda; once so, always so */
+    size_t timers_open; /* of programs */
+    struct timer_slab *timer_slabs;
     struct kernel_queue *queue;
     ATOM(size_t) watched; /* descriptors in the queue */
     struct task *free_tasks;
@@ -92,6 +96,7 @@ struct worker {
     stack_t old_signal_stack;
     pthread_t thread;
     bool thread_started;
+    struct agenda agenda; /* big: behind what is touched all the time */
 
     /* Shared: written by other threads. */
     ATOM(struct mail *) inbox __attribute__((aligned(64)));
@@ -150,7 +155,6 @@ struct weir_runtime {
     struct scope_slab *scope_slabs;
     struct pollable *free_pollables;
     struct pollable_slab *pollable_slabs;
-    struct timer_slab *timer_slabs;
 };
 
 /* The calling thread's worker, or NULL. Inline is safe: a started task never
@@ -249,8 +253,17 @@ void spec_copy(void *spec, size_t bytes, const void *given, size_t given_bytes);
 /* Memory that lives as long as the runtime. */
 void task_slabs_free(weir_runtime *runtime);
 void scope_slabs_free(weir_runtime *runtime);
-void timer_slabs_free(weir_runtime *runtime);
 void pollable_slabs_free(weir_runtime *runtime);
+
+/* ---- timer.c: all timers of a worker ---- */
+
+void worker_timers_advance(struct worker *worker); /* then pop what is due from the wheel */
+int64_t worker_timers_next_ns(const struct worker *worker); /* not later than the next one */
+void worker_timers_free(struct worker *worker);
+static inline size_t worker_timers_count(const struct worker *worker)
+{
+    return wheel_count(&worker->wheel) + agenda_count(&worker->agenda);
+}
 
 /* ---- log.c ---- */
 

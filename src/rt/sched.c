@@ -473,7 +473,7 @@ static void dispatch(struct worker *worker, int count)
 
 static int64_t wait_limit_ns(struct worker *worker)
 {
-    int64_t next_ns = wheel_next_ns(&worker->wheel);
+    int64_t next_ns = worker_timers_next_ns(worker);
     int64_t now_ns;
     if (next_ns == INT64_MAX) return WAIT_NS_MAX;
     /* Timers that this turn had no room for count as due. */
@@ -539,8 +539,8 @@ static void fire_timers(struct worker *worker)
     struct wheel_timer *due;
     unsigned left = TURN_TIMERS;
 
-    if (wheel_count(&worker->wheel) == 0) return;
-    wheel_advance(&worker->wheel, worker->now_ns);
+    if (worker_timers_count(worker) == 0) return;
+    worker_timers_advance(worker);
     while (left-- > 0 && (due = wheel_pop_due(&worker->wheel))) {
         struct timer *timer = container_of(due, struct timer, wheel);
         timer->fire(worker, timer);

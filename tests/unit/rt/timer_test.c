@@ -1,6 +1,7 @@
 /* timer_test.c - timers of programs, and many sleeps. */
 #include <stdlib.h>
 
+#include "rt/runtime.h"
 #include "unit/rt/support.h"
 
 #define MS INT64_C(1000000)
@@ -314,7 +315,151 @@ TEST(close_lets_go_of_timers_that_run_on_another_worker)
     CHECK_OK(run_on(2, close_with_remote_timers, &rounds));
 }
 
-/* ---- Many ---- */
+/* ---- Many: more than the wheel takes by itself, so that the agenda has those that are far ---- */
+
+enum { FAR_COUNT = 2000 };
+
+struct far {
+    struct far_world *world;
+    weir_timer *timer;
+    int64_t at_ns; /* when it must fire; 0: not at all */
+    uint64_t sequence;
+};
+
+struct far_world {
+    weir_scope *scope;
+    struct far all[FAR_COUNT];
+    uint64_t random;
+    uint64_t sequence;
+    int64_t last_ns;        /* of the timers that have fired: the latest time and ... */
+    uint64_t last_sequence; /* ... the last one for it */
+    size_t running;
+    size_t fired;
+};
+
+static uint64_t far_random(struct far_world *world, uint64_t bound)
+{
+    uint64_t x = world->random;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    world->random = x;
+    return x % bound;
+}
+
+static void far_fired(weir_timer *timer, void *arg);
+
+static void far_open(struct far *far)
+{
+    CHECK_OK(weir_timer_open(
+        far->world->scope, &(weir_timer_spec){.name = "far", .on_fire = far_fired, .keep_arg = far},
+        &far->timer));
+}
+
+static void far_start(struct far *far)
+{
+    struct far_world *world = far->world;
+    /* Near, far, and much further; few different times, so that many are equal. */
+    int64_t after_ms = 1 + 100 * (int64_t)far_random(world, 3000);
+
+    if (far_random(world, 8) == 0) after_ms = (int64_t)far_random(world, 500);
+    if (far_random(world, 100) == 0) after_ms *= 100000;
+    if (far->at_ns == 0) world->running++;
+    weir_timer_start(far->timer, after_ms);
+    far->at_ns = weir_now_ns() + after_ms * MS;
+    far->sequence = world->sequence++;
+}
+
+static void far_stop(struct far *far)
+{
+    CHECK(weir_timer_stop(far->timer) == (far->at_ns != 0));
+    if (far->at_ns != 0) far->world->running--;
+    far->at_ns = 0;
+}
+
+static void far_touch(struct far_world *world)
+{
+    struct far *far = &world->all[far_random(world, FAR_COUNT)];
+
+    switch (far_random(world, 8)) {
+    case 0: far_stop(far); break;
+    case 1: /* its memory is used again, and what it has left in the agenda is not it */
+        if (far->at_ns != 0) world->running--;
+        far->at_ns = 0;
+        weir_timer_close(far->timer);
+        far_open(far);
+        break;
+    default: far_start(far); break;
+    }
+}
+
+static void far_fired(weir_timer *timer, void *arg)
+{
+    struct far *far = arg;
+    struct far_world *world = far->world;
+
+    CHECK(timer == far->timer);
+    CHECK(!weir_timer_stop(timer));
+    CHECK_INT(far->at_ns, ==, weir_now_ns());
+    CHECK(far->at_ns > world->last_ns || far->sequence > world->last_sequence);
+    world->last_ns = far->at_ns;
+    world->last_sequence = far->sequence;
+    far->at_ns = 0;
+    world->running--;
+    world->fired++;
+    for (int i = 0; i < 3; i++) far_touch(world);
+}
+
+static int touch_far_timers(void *arg)
+{
+    struct far_world *world = calloc(1, sizeof *world);
+    int64_t end_ns;
+
+    (void)arg;
+    CHECK(world != NULL);
+    world->random = 88172645463325252;
+    world->scope = open_scope("far", WEIR_FAIL_FAST);
+    for (int i = 0; i < FAR_COUNT; i++) {
+        world->all[i].world = world;
+        far_open(&world->all[i]);
+    }
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < 2000; i++) far_touch(world);
+        CHECK_OK(weir_sleep((int64_t)far_random(world, 10000)));
+        CHECK_INT(worker_timers_count(worker_self()), ==, world->running);
+    }
+    CHECK_INT(world->fired, >, 1000);
+    CHECK_INT(agenda_count(&worker_self()->agenda), >, 100);
+    /* The rest must all come, at their time (see far_fired), without new ones. */
+    for (int i = 0; i < FAR_COUNT; i++) {
+        if (world->all[i].at_ns > weir_now_ns() + 100000 * MS) far_stop(&world->all[i]);
+    }
+    end_ns = weir_now_ns() + 100000 * MS;
+    while (weir_now_ns() <= end_ns) CHECK_OK(weir_sleep(1000));
+    for (int i = 0; i < FAR_COUNT; i++) {
+        if (world->all[i].at_ns != 0) CHECK_INT(world->all[i].at_ns, >, end_ns);
+    }
+    /* Half are cancelled while running, the scope takes the rest. */
+    weir_scope_cancel(world->scope, 0, "all of them");
+    WEIR_SHIELD(INT64_C(1000000000)) CHECK_OK(weir_sleep(400000000));
+    CHECK_INT(worker_timers_count(worker_self()), ==, 0);
+    for (int i = 0; i < FAR_COUNT; i++) {
+        CHECK(!weir_timer_stop(world->all[i].timer));
+        weir_timer_start(world->all[i].timer, 1000000);
+        CHECK(!weir_timer_stop(world->all[i].timer));
+        if (i % 2) weir_timer_close(world->all[i].timer);
+    }
+    CHECK_OK(weir_scope_close(world->scope));
+    free(world);
+    return 0;
+}
+
+TEST(many_timers_set_anew_at_random_fire_exactly_and_in_order)
+{
+    test_clock_auto();
+    CHECK_OK(run_on(1, touch_far_timers, NULL));
+}
 
 static int million_timers(void *arg)
 {
