@@ -439,6 +439,7 @@ bool weir_timer_stop(weir_timer *timer)
     struct place place = place_of(timer);
     enum timer_state state = state_get(place);
 
+    /* Written at the end, here and by a start that follows: on its way from now on. */
     __builtin_prefetch(&place.slab->cells[place.index], 1);
     if (state == TIMER_CLOSED) check_open(timer, "weir_timer_stop");
     if (state < TIMER_NEAR) return false;
