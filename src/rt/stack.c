@@ -103,7 +103,8 @@ int stack_pool_init(struct stack_pool *pool, const struct kernel *kernel, size_t
     list_init(&pool->all_slabs);
     pool->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < STACK_CLASSES; i++) {
-        pool->classes[i].bytes = bytes;
+        /* Guards and advice are by the page, which is up to 64 KiB on aarch64. */
+        pool->classes[i].bytes = bytes > pool->page_bytes ? bytes : pool->page_bytes;
         list_init(&pool->classes[i].hot);
         list_init(&pool->classes[i].slabs);
         bytes *= 2;

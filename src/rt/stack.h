@@ -1,7 +1,7 @@
 /* stack.h - stacks for tasks: mapped in slabs, guarded, reused while hot.
  *
- * Size classes are powers of two from WEIR_STACK_BYTES_MIN; the whole size is
- * usable, the guard lies below it. Stacks of a class are mapped in slabs of
+ * Size classes are powers of two from WEIR_STACK_BYTES_MIN, and no less than a page;
+ * the whole size is usable, the guard lies below it. Stacks of a class are mapped in slabs of
  * STACK_SLAB_COUNT. A credit is the promise of a stack: whoever holds one gets a
  * stack without failing, so "no stack" is an error of spawn, not of running.
  *

@@ -40,12 +40,14 @@ TEST(stack_classes_are_powers_of_two_and_the_whole_size_is_usable)
         struct stack *stack;
 
         CHECK_INT(class, >=, 0);
-        CHECK_INT(stack_class_bytes(&pool, (unsigned)class), ==, bytes * factor);
+        CHECK_INT(stack_class_bytes(&pool, (unsigned)class), ==,
+                  bytes * factor > pool.page_bytes ? bytes * factor : pool.page_bytes);
         CHECK_INT(stack_class_for(bytes - 1), ==, class);
         if (bytes < WEIR_STACK_BYTES_MAX) CHECK_INT(stack_class_for(bytes + 1), ==, class + 1);
         CHECK_OK(stack_credit_take(&pool, (unsigned)class, 1));
         stack = stack_take(&pool, &cache, (unsigned)class);
         CHECK_INT((uintptr_t)stack_top(stack) % 16, ==, 0);
+        CHECK_INT((uintptr_t)stack->low % pool.page_bytes, ==, 0);
         CHECK_INT(stack_bytes(stack) + 256, >=, bytes * factor);
         stack->low[0] = 1; /* the lowest byte is ours, the one below is not */
         CHECK(!stack_guard_contains(&pool, stack, stack->low));
@@ -140,7 +142,7 @@ TEST(trim_gives_the_memory_of_free_stacks_back_and_they_are_usable_again)
     CHECK_OK(stack_credit_take(&pool, 0, COUNT));
     for (int i = 0; i < COUNT; i++) {
         stacks[i] = stack_take(&pool, &cache, 0);
-        CHECK_INT(stack_touched_bytes(&pool, stacks[i]), <=, 4096);
+        CHECK_INT(stack_touched_bytes(&pool, stacks[i]), <=, pool.page_bytes);
         touch(stacks[i]);
         CHECK_INT(stack_touched_bytes(&pool, stacks[i]), ==, bytes);
         lows[i] = stacks[i]->low;
@@ -152,7 +154,7 @@ TEST(trim_gives_the_memory_of_free_stacks_back_and_they_are_usable_again)
     while (stack_pool_trim(&pool, 10) > 0) {}
     for (int i = 0; i < COUNT; i++) {
         CHECK_INT(mincore(lows[i], bytes, resident), ==, 0);
-        for (size_t p = 0; p < bytes / 4096; p++) pages += resident[p] & 1;
+        for (size_t p = 0; p < bytes / pool.page_bytes; p++) pages += resident[p] & 1;
     }
     CHECK_INT(pages, ==, 0);
     for (int i = 0; i < COUNT; i++) {
@@ -448,7 +450,8 @@ TEST(fault_signal_that_was_sent_ends_the_process)
     if (TEST_SANITIZED) TEST_SKIP("the sanitizer takes the signal");
     status = test_child(run_raise, NULL, output, sizeof output);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-    CHECK_STR(output, "");
+    /* Nothing by the library; qemu-user itself says a line. */
+    if (strncmp(output, "qemu: uncaught target signal 11 ", 32) != 0) CHECK_STR(output, "");
 }
 
 static int many_then_none(void *arg)
