@@ -80,7 +80,10 @@ static inline __attribute__((always_inline)) void switch_to(struct switch_contex
                        "v29", "v30", "v31",
 #if defined(__ARM_FEATURE_SVE)
                        "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11",
-                       "p12", "p13", "p14", "p15", "ffr",
+                       "p12", "p13", "p14", "p15",
+#if !defined(__clang__) /* clang has no name for it, and keeps nothing in it */
+                       "ffr",
+#endif
 #endif
                        "cc", "memory");
 #else

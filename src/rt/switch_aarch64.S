@@ -64,3 +64,19 @@ switch_call_as_if_from:
         .size   switch_call_as_if_from, .-switch_call_as_if_from
 
         .section .note.GNU-stack, "", %progbits
+
+/* Every indirect jump here ends at a landing pad. One object that does not say so
+ * takes the protection away from the whole program. (gABI note of AArch64:
+ * GNU_PROPERTY_AARCH64_FEATURE_1_AND, bit 0.) */
+#if defined(__ARM_FEATURE_BTI_DEFAULT)
+        .section .note.gnu.property, "a", %note
+        .p2align 3
+        .word   4          /* bytes of the name */
+        .word   16         /* bytes of the properties */
+        .word   5          /* NT_GNU_PROPERTY_TYPE_0 */
+        .asciz  "GNU"
+        .word   0xc0000000 /* GNU_PROPERTY_AARCH64_FEATURE_1_AND */
+        .word   4
+        .word   1          /* BTI */
+        .word   0
+#endif

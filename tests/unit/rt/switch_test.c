@@ -8,6 +8,7 @@
 
 #include "harness/test.h"
 #include "rt/sanitize.h"
+#include "unit/rt/registers.h"
 #include "watch/backtrace.h"
 #include "watch/symbol.h"
 
@@ -179,6 +180,45 @@ TEST(switch_keeps_what_is_alive)
     CHECK(one.result != other.result);
     CHECK(memcmp(&one.fraction, &straight.fraction, sizeof(double)) == 0);
     CHECK(memcmp(&other.fraction, &straight_other.fraction, sizeof(double)) == 0);
+    side_deinit(&one);
+    side_deinit(&other);
+}
+
+static void leave_call(void *arg)
+{
+    side_leave(arg);
+}
+
+static void enter_call(void *arg)
+{
+    side_enter(arg);
+}
+
+static void keep_registers(struct side *side)
+{
+    for (uint64_t i = 0; i < 3; i++)
+        side->result |= registers_across(leave_call, side, side->seed << i);
+}
+
+/* Registers that no compiler put there: what calls the switch keeps them too. */
+TEST(switch_keeps_the_registers_of_its_caller)
+{
+    struct side one;
+    struct side other;
+    uint64_t changed = 0;
+
+    side_init(&one, keep_registers);
+    side_init(&other, keep_registers);
+    one.seed = 0x0123456789abcdef;
+    other.seed = 0xfedcba9876543210;
+    for (uint64_t i = 0; i < 4; i++) {
+        changed |= registers_across(enter_call, &one, UINT64_C(0x5555555555555555) << i);
+        changed |= registers_across(enter_call, &other, UINT64_C(0x3333333333333333) << i);
+    }
+    CHECK(one.ended && other.ended);
+    CHECK_INT(one.result, ==, 0);
+    CHECK_INT(other.result, ==, 0);
+    CHECK_INT(changed, ==, 0);
     side_deinit(&one);
     side_deinit(&other);
 }
