@@ -162,9 +162,13 @@ void clock_add_ns(int64_t ns);
 
 /* ---- frames.c ---- */
 
-/* Make backtrace() safe to call from anywhere: its first call loads a library. */
+/* Make the calls below safe from anywhere: the unwinder's first use may allocate. */
 void frames_prepare(void);
+/* The return addresses of the caller and those above it; how many there are. */
+int frames_take(void **frames, int frames_max);
 /* Print frames with function, file and line, one a line. Not in signal handlers. */
 void frames_print(void *const *frames, int count);
+/* The same with function and offset, from the symbols. One thread at a time. */
+void frames_print_plain(void *const *frames, int count);
 
 #endif

@@ -7,7 +7,6 @@
  * ThreadSanitizer does not see the list nor its lock: each allocation would order
  * the tasks that make one, and so hide their races.
  */
-#include <execinfo.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +119,7 @@ static __attribute__((noinline)) void block_trace(struct block *block, bool trac
 
     block->frame_count = 0;
     if (!traced) return;
-    count = backtrace(frames, FRAMES_KEPT + FRAMES_SKIPPED);
+    count = frames_take(frames, FRAMES_KEPT + FRAMES_SKIPPED);
     for (int i = FRAMES_SKIPPED; i < count; i++) block->frames[block->frame_count++] = frames[i];
 }
 

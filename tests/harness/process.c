@@ -5,7 +5,6 @@
  * a test which calls exit(0) half way does not look as if it had passed.
  */
 #include <errno.h>
-#include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +18,7 @@
 enum {
     HANDLER_STACK_BYTES = 256 * 1024,
     HANDLER_FRAMES_MAX = 64,
+    SLOW_MAX = 100,
 };
 
 int process_workers_default = 2;
@@ -33,6 +33,16 @@ int test_workers(void)
 {
     if (running != NULL && running->options.workers > 0) return running->options.workers;
     return process_workers_default;
+}
+
+int test_slower(void)
+{
+    const char *text = getenv("WEIR_TEST_SLOW");
+    long factor = text != NULL ? strtol(text, NULL, 10) : 1;
+
+    if (factor < 1) factor = 1;
+    if (factor > SLOW_MAX) factor = SLOW_MAX;
+    return (int)factor * (TEST_SANITIZED ? TEST_SANITIZED_SLOWER : 1);
 }
 
 void test_note(const char *format, ...)
@@ -99,7 +109,7 @@ static void on_hung(int signal)
         runtime_request_dump(STDERR_FILENO);
     } else {
         say("the thread that got the signal is at\n");
-        backtrace_symbols_fd(frames, backtrace(frames, HANDLER_FRAMES_MAX), STDERR_FILENO);
+        frames_print_plain(frames, frames_take(frames, HANDLER_FRAMES_MAX));
     }
     errno = saved_errno;
 }

@@ -69,7 +69,7 @@ static int64_t timeout_ms(const struct test *test)
     int64_t ms = test->options.timeout_ms;
 
     if (ms <= 0) ms = TEST_TIMEOUT_MS_DEFAULT;
-    return TEST_SANITIZED ? ms * TEST_SANITIZED_SLOWER : ms;
+    return ms * test_slower();
 }
 
 static void test_path(const struct test *test, char *path, size_t path_bytes)

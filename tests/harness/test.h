@@ -50,8 +50,12 @@
 #define TEST_SANITIZED (WEIR_ASAN || WEIR_TSAN)
 #define TEST_SANITIZED_SLOWER 5 /* what timeouts are multiplied by */
 
+/* How much slower than usual the program is: with sanitizers, and what the environment's
+ * WEIR_TEST_SLOW says on top of that (an emulator, a busy machine). 1 or more. */
+int test_slower(void);
+
 struct test_options {
-    int64_t timeout_ms; /* default TEST_TIMEOUT_MS_DEFAULT; longer with sanitizers */
+    int64_t timeout_ms; /* default TEST_TIMEOUT_MS_DEFAULT; times test_slower() */
     int workers;        /* what test_workers() says; default: what the run says */
     bool long_only;     /* run with --long and --only-long only */
     bool hidden;        /* run only when named in full: the harness tests itself */
@@ -140,6 +144,14 @@ int test_child(void (*fn)(void *arg), void *arg, char *output, size_t output_byt
 
 /* The same for a program: argv[0] is its path, and NULL ends the arguments. */
 int test_exec(const char *const argv[], char *output, size_t output_bytes);
+
+/* Become a program; returns only if that fails. One that was built with this one is
+ * executed by the emulator that the environment's WEIR_TEST_EMULATOR names (a path and
+ * arguments, with spaces between), if it does. */
+void test_become(const char *const argv[]);
+
+/* Whether WEIR_TEST_EMULATOR is set: system calls are answered by an emulator. */
+bool test_emulated(void);
 
 /* fn(arg), run in a process of its own, aborts and prints `sentence`. */
 #define CHECK_ABORTS(fn, arg, sentence) \

@@ -21,7 +21,7 @@
 
 enum { OUTPUT_BYTES = 64 * 1024, WAIT_MS = 10000, PATH_BYTES = 1024 };
 
-#define WAIT_MS_HERE (TEST_SANITIZED ? WAIT_MS * TEST_SANITIZED_SLOWER : WAIT_MS)
+#define WAIT_MS_HERE (WAIT_MS * test_slower())
 
 /* ---- Finding programs and sources ---- */
 
@@ -98,7 +98,7 @@ static void program_start(struct program *program, const char *const argv[])
         dup2(in[0], STDIN_FILENO);
         dup2(out[1], STDOUT_FILENO);
         dup2(out[1], STDERR_FILENO);
-        execv(argv[0], (char *const *)(uintptr_t)argv);
+        test_become(argv);
         _exit(127);
     }
     close(out[1]);

@@ -193,8 +193,49 @@ static int fork_in_task(void *arg)
     return close_world(&world);
 }
 
+/* ---- What the emulator can do ---- */
+
+static void *wait_for_ever(void *arg)
+{
+    for (;;) (void)pause();
+    return arg;
+}
+
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+static void start_a_thread(void *arg)
+{
+    pthread_t thread;
+
+    (void)arg;
+    CHECK_INT(pthread_create(&thread, NULL, end_at_once, NULL), ==, 0);
+    CHECK_INT(pthread_join(thread, NULL), ==, 0);
+}
+
+static void fork_beside_a_thread(void *arg)
+{
+    pthread_t thread;
+    char output[512];
+
+    CHECK_INT(pthread_create(&thread, NULL, wait_for_ever, NULL), ==, 0);
+    if (test_child(start_a_thread, arg, output, sizeof output) != 0) _exit(1);
+}
+
+/* Plain threads, without the library: qemu-user 7.2 ends with an assertion of its own. */
+static bool forked_children_may_start_threads(void)
+{
+    char output[512];
+
+    return test_child(fork_beside_a_thread, NULL, output, sizeof output) == 0;
+}
+
 TEST(forked_child_is_told_by_every_call_and_may_run_its_own_runtime)
 {
+    if (test_emulated() && !forked_children_may_start_threads())
+        TEST_SKIP("the emulator cannot start threads in a process forked beside threads");
     for (int workers = 1; workers <= 2; workers++) {
         CHECK_OK(weir_run(&(weir_config){.workers = workers, .signals = WEIR_SIGNAL_DRAIN},
                           fork_in_task, NULL));

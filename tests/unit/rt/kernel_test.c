@@ -662,7 +662,8 @@ TEST(mappings_are_zeroed_and_protectable)
     CHECK_INT(k->protect(k, memory, 4096, PROT_READ | PROT_WRITE), ==, 0);
     CHECK_INT(k->advise(k, memory, bytes, MADV_DONTNEED), ==, 0);
     CHECK_INT(memory[0], ==, 0);
-    CHECK_INT(k->advise(k, memory, bytes, 9999), ==, -EINVAL);
+    /* An emulator may not pass it on: stack.c does not believe a 0. */
+    if (!test_emulated()) CHECK_INT(k->advise(k, memory, bytes, 9999), ==, -EINVAL);
     close_pair(fds);
     k->unmap(k, memory, bytes);
 }
