@@ -31,7 +31,7 @@ usage: ./do COMMAND
   coverage               lines of src that the default tests run, by file
   format                 lay out all C files by .clang-format
   build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
-                         coverage fuzz
+                         coverage fuzz aarch64
   help                   this text
 
 Missing Debian packages are installed with apt (by root, or through sudo); with all of them
@@ -58,6 +58,7 @@ die() {
 packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev"
 packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
+packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
 packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev python3:python3"
 
 installed() {
@@ -120,9 +121,10 @@ sources_now() {
 }
 
 # choose KIND - what it is built with: $compiler, $cflags and $options. Ends with
-# wrong usage when there is no such kind.
+# wrong usage when there is no such kind. $packages_kind is what it needs beyond the usual.
 choose() {
     kind=$1
+    packages_kind=
     compiler=gcc
     cflags=
     options="-Dwerror=true"
@@ -147,6 +149,11 @@ choose() {
     fuzz)
         compiler=clang
         options="$options $sanitize -Db_sanitize=address,undefined -Dfuzz=true -Dexamples=false"
+        ;;
+    aarch64)
+        compiler="aarch64-linux-gnu-gcc"
+        options="$options --cross-file tools/cross/aarch64.ini"
+        packages_kind=$packages_aarch64
         ;;
     *) die 2 "unknown build kind '$kind' (see ./do help)" ;;
     esac
@@ -325,6 +332,21 @@ test_filter() {
     fi
 }
 
+# test_aarch64 - all tests under an emulator, which is slower, and knows fewer system calls:
+# docs/platforms.md.
+test_aarch64() {
+    need $packages_build $packages_aarch64
+    built aarch64 || return 0
+    emulator="$(command -v qemu-aarch64) -L /usr/aarch64-linux-gnu"
+    # shellcheck disable=SC2086 # the emulator with its options
+    for workers in 1 2; do
+        suite "aarch64-$workers" 400 env WEIR_TEST_WORKERS=$workers WEIR_TEST_SLOW=4 \
+            WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$jobs"
+    done
+    # shellcheck disable=SC2086
+    suite aarch64-check 240 tools/aarch64-check build/aarch64 $emulator
+}
+
 test_rest() {
     need $packages_build $packages_test $packages_check
     if built asan-gcc; then
@@ -349,6 +371,7 @@ test_rest() {
         tests release long 900 2 --only-long
         suite install 120 tools/install-check build/release
     fi
+    test_aarch64
     if built fuzz; then
         suite fuzz 240 tests/fuzz/run fuzz build/fuzz 20
     fi
@@ -444,7 +467,7 @@ command_format() {
 command_build() {
     [ $# -eq 1 ] || die 2 "build needs one KIND (see ./do help)"
     choose "$1" # refuses an unknown one before anything is installed
-    need $packages_build $packages_test
+    need $packages_build $packages_test $packages_kind
     build "$1"
     echo "built in $root/build/$1"
 }
