@@ -410,12 +410,18 @@ static void module_use_vdso(struct symbol_module *module, uintptr_t start)
         module->image_bytes = wanted;
 }
 
+/* The program has no name; in a static program of musl it has this one. */
+static bool is_program_name(const char *name)
+{
+    return name == NULL || name[0] == '\0' || strcmp(name, "/proc/self/exe") == 0;
+}
+
 static int module_visit(struct dl_phdr_info *info, size_t info_bytes, void *data)
 {
     struct module_search *search = data;
     struct symbol_module module = {.bias = info->dlpi_addr};
     uintptr_t vdso = getauxval(AT_SYSINFO_EHDR);
-    bool is_program = info->dlpi_name == NULL || info->dlpi_name[0] == '\0';
+    bool is_program = is_program_name(info->dlpi_name);
 
     (void)info_bytes;
     if (!module_set_range(&module, info)) return 0;
