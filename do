@@ -31,7 +31,7 @@ usage: ./do COMMAND
   coverage               lines of src that the default tests run, by file
   format                 lay out all C files by .clang-format
   build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
-                         coverage fuzz aarch64
+                         coverage fuzz aarch64 musl
   help                   this text
 
 Missing Debian packages are installed with apt (by root, or through sudo); with all of them
@@ -59,6 +59,7 @@ packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-c
 packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
+packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
 packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev python3:python3"
 
 installed() {
@@ -154,6 +155,11 @@ choose() {
         compiler="aarch64-linux-gnu-gcc"
         options="$options --cross-file tools/cross/aarch64.ini"
         packages_kind=$packages_aarch64
+        ;;
+    musl)
+        compiler=musl-gcc
+        options="$options -Dstatic=true"
+        packages_kind=$packages_musl
         ;;
     *) die 2 "unknown build kind '$kind' (see ./do help)" ;;
     esac
@@ -347,6 +353,16 @@ test_aarch64() {
     suite aarch64-check 240 tools/aarch64-check build/aarch64 $emulator
 }
 
+# test_musl - all tests in one static program, and the examples: docs/platforms.md.
+test_musl() {
+    need $packages_build $packages_musl
+    built musl || return 0
+    tests musl musl 300 2
+    if built release; then
+        suite static 240 tools/static-check build/musl build/release
+    fi
+}
+
 test_rest() {
     need $packages_build $packages_test $packages_check
     if built asan-gcc; then
@@ -372,6 +388,7 @@ test_rest() {
         suite install 120 tools/install-check build/release
     fi
     test_aarch64
+    test_musl
     if built fuzz; then
         suite fuzz 240 tests/fuzz/run fuzz build/fuzz 20
     fi

@@ -11,9 +11,11 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -111,6 +113,16 @@ static void epoll_queue_unwatch(struct kernel_queue *queue, int fd)
     /* It fails only if the descriptor is not watched, which is what is wanted. */
     (void)epoll_ctl(queue->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
+
+/* musl has no function for it. Its time has 64 bits on the processors that weir runs on,
+ * as the kernel wants it. */
+#if !defined(__GLIBC__)
+static int epoll_pwait2(int epoll_fd, struct epoll_event *events, int events_max,
+                        const struct timespec *timeout, const sigset_t *mask)
+{
+    return (int)syscall(SYS_epoll_pwait2, epoll_fd, events, events_max, timeout, mask, _NSIG / 8);
+}
+#endif
 
 /* epoll_wait with nanoseconds where the kernel has it; errors as -errno. */
 static int wait_events(struct kernel_queue *queue, int64_t timeout_ns, int events_max)

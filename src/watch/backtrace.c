@@ -8,6 +8,61 @@
 #include "rt/task.h"
 #include "watch/symbol.h"
 
+/* The libgcc of a system with glibc finds unwind tables by a call of glibc 2.35. Linked
+ * with musl, as musl-gcc does, it lacks that call: here it is, by dl_iterate_phdr(). It is in
+ * this file because whoever needs the unwinder has this file. */
+#ifdef WEIR_FIND_OBJECT
+#include <link.h>
+
+/* As glibc's manual describes it, "Dynamic Linker Introspection". */
+struct dl_find_object {
+    unsigned long long dlfo_flags;
+    void *dlfo_map_start;
+    void *dlfo_map_end;
+    struct link_map *dlfo_link_map;
+    void *dlfo_eh_frame;
+    unsigned long long reserved[7];
+};
+
+struct finding {
+    uintptr_t address;
+    struct dl_find_object *result;
+};
+
+int _dl_find_object(void *address, struct dl_find_object *ret_object);
+
+static int look_into_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct finding *finding = arg;
+    const ElfW(Phdr) *inside = NULL, *tables = NULL;
+
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+        if (header->p_type == PT_GNU_EH_FRAME) tables = header;
+        if (header->p_type == PT_LOAD &&
+            finding->address - info->dlpi_addr - header->p_vaddr < header->p_memsz) {
+            inside = header;
+        }
+    }
+    if (!inside || !tables) return 0;
+    *finding->result = (struct dl_find_object){
+        .dlfo_map_start = (void *)(info->dlpi_addr + inside->p_vaddr),
+        .dlfo_map_end = (void *)(info->dlpi_addr + inside->p_vaddr + inside->p_memsz),
+        .dlfo_eh_frame = (void *)(info->dlpi_addr + tables->p_vaddr),
+    };
+    return 1;
+}
+
+int _dl_find_object(void *address, struct dl_find_object *ret_object)
+{
+    struct finding finding = {(uintptr_t)address, ret_object};
+
+    return dl_iterate_phdr(look_into_object, &finding) == 1 ? 0 : -1;
+}
+#endif
+
 /* Frames of the library above its public call. */
 enum { PUBLIC_CALL_DEPTH_MAX = 8 };
 

@@ -63,7 +63,10 @@ TEST(harness_kills_a_hung_test_and_says_where_it_is)
     check_fails("hidden_hangs", "timeout after", "some output before the hang");
     CHECK_CONTAINS(output, "hung during waiting for nothing");
     check_fails("hidden_hangs_silently", "timeout after", "the thread that got the signal is at");
+    CHECK_CONTAINS(output, "on_hung");
+#if defined(__GLIBC__) /* musl's own functions have no unwind tables */
     CHECK_CONTAINS(output, "poll");
+#endif
 }
 
 TEST(harness_ends_what_a_test_has_started)
