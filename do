@@ -17,8 +17,9 @@ usage: ./do COMMAND
 
   run                    build and run the echo server example, with live figures
   test                   build and run the default tests (under 10 minutes on 2 cores)
-  test --all             every compiler, sanitizer, switch mode and long test, races planted for
-                         ThreadSanitizer to find, each fuzz target for 20 seconds, and `check`
+  test --all             every compiler, sanitizer, switch mode and long test, aarch64 under an
+                         emulator, static programs with musl, races planted for ThreadSanitizer
+                         to find, each fuzz target for 20 seconds, and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan

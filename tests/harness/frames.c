@@ -56,9 +56,12 @@ void frames_print_plain(void *const *frames, int count)
 
     symbol_table_init(&symbols);
     for (int i = 0; i < count; i++) {
+        size_t length;
+
         (void)symbol_format(&symbols, (uintptr_t)frames[i] - 1, line, sizeof line - 1);
-        strcat(line, "\n");
-        if (write(STDERR_FILENO, line, strlen(line)) < 0) break;
+        length = strlen(line);
+        line[length] = '\n';
+        if (write(STDERR_FILENO, line, length + 1) < 0) break;
     }
     symbol_table_deinit(&symbols);
 }
