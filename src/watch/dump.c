@@ -254,8 +254,7 @@ static void show_worker(struct dump *dump, struct worker *worker)
         say(dump, ready + atom_load(&worker->fresh_count) > 0 ? "between two tasks" : "idle");
     }
     say(dump, "; %zu ready, %u not started, %zu timers, %zu descriptors", ready,
-        atom_load(&worker->fresh_count), worker_timers_count(worker),
-        atom_load(&worker->watched));
+        atom_load(&worker->fresh_count), worker_timers_count(worker), atom_load(&worker->watched));
     end_line(dump);
 }
 
