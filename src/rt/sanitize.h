@@ -4,7 +4,8 @@
  * before it is used again. ThreadSanitizer: one fiber per task life; in ordered
  * mode a switch orders everything that ran on the worker, in strict mode
  * (WEIR_TSAN_STRICT=1) only the edges announced here do, so that races between
- * tasks of one worker are found too. In other builds all of this is empty.
+ * tasks of one worker are found too. Valgrind: told of each stack when it is mapped. In
+ * other builds all of this is empty.
  *
  * In strict mode the library is not instrumented, but ThreadSanitizer still sees
  * its calls of libc: locks, which would order tasks that have nothing to do with
@@ -14,6 +15,7 @@
 #ifndef WEIR_RT_SANITIZE_H
 #define WEIR_RT_SANITIZE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -39,6 +41,9 @@
 #ifndef WEIR_TSAN_STRICT
 #define WEIR_TSAN_STRICT 0
 #endif
+#ifndef WEIR_VALGRIND
+#define WEIR_VALGRIND 0 /* 1: its header is there, see meson.build */
+#endif
 
 #if WEIR_ASAN
 #include <sanitizer/asan_interface.h>
@@ -55,6 +60,10 @@ void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
+#endif
+
+#if WEIR_VALGRIND
+#include <valgrind/valgrind.h>
 #endif
 
 /* Always inline: ThreadSanitizer keeps a stack of calls per fiber, and a call that
@@ -109,7 +118,38 @@ SANITIZE_INLINE void sanitize_unordered_end(void)
     sanitize_unseen_end();
 }
 
-/* A stack was mapped, or is about to be unmapped. */
+/* Valgrind tells a switch from a large frame by the stack that the pointer lies in, so
+ * it has to know each one: when it is mapped, not when it is used. */
+SANITIZE_INLINE unsigned sanitize_stack_known(const void *low, const void *top)
+{
+#if WEIR_VALGRIND
+    return (unsigned)VALGRIND_STACK_REGISTER(low, top);
+#else
+    (void)low, (void)top;
+    return 0;
+#endif
+}
+
+SANITIZE_INLINE void sanitize_stack_forgotten(unsigned known_as)
+{
+#if WEIR_VALGRIND
+    VALGRIND_STACK_DEREGISTER(known_as);
+#else
+    (void)known_as;
+#endif
+}
+
+/* Whether valgrind runs this program. */
+SANITIZE_INLINE bool sanitize_on_valgrind(void)
+{
+#if WEIR_VALGRIND
+    return RUNNING_ON_VALGRIND != 0;
+#else
+    return false;
+#endif
+}
+
+/* Stacks were mapped, or are about to be unmapped. */
 SANITIZE_INLINE void sanitize_stack_mapped(void *low, size_t bytes)
 {
 #if WEIR_ASAN

@@ -117,6 +117,9 @@ int stack_pool_init(struct stack_pool *pool, const struct kernel *kernel, size_t
 
 static void slab_free(struct stack_pool *pool, struct stack_slab *slab)
 {
+    for (unsigned i = 0; i < STACK_SLAB_COUNT; i++) {
+        if (slab->stacks[i].slab) sanitize_stack_forgotten(slab->stacks[i].known_as);
+    }
     sanitize_stack_unmapped(slab->memory, slab->bytes);
     pool->kernel->unmap(pool->kernel, slab->memory, slab->bytes);
     mem_free(slab);
@@ -180,6 +183,7 @@ static int slab_add(struct stack_pool *pool, unsigned size_class)
         stack->top = stack->low + class->bytes;
         stack->index = (uint8_t)i;
         stack->size_class = (uint8_t)size_class;
+        stack->known_as = sanitize_stack_known(stack->low, stack->top);
     }
     slab->cold = UINT64_MAX;
     list_init(&slab->node);

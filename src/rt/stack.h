@@ -42,6 +42,7 @@ struct stack {
     char *top;     /* first byte above it: frames begin here */
     uint8_t index; /* in its slab */
     uint8_t size_class;
+    unsigned known_as; /* to valgrind */
 };
 
 struct stack_pool_class {

@@ -42,7 +42,7 @@ int test_slower(void)
 
     if (factor < 1) factor = 1;
     if (factor > SLOW_MAX) factor = SLOW_MAX;
-    return (int)factor * (TEST_SANITIZED ? TEST_SANITIZED_SLOWER : 1);
+    return (int)factor * (TEST_SLOW ? TEST_SLOWER : 1);
 }
 
 void test_note(const char *format, ...)

@@ -201,7 +201,8 @@ static bool job_verdict(const struct job *job, int status, char *reason, size_t 
     } else if (job->report->state == TEST_FAILED) {
         snprintf(reason, reason_bytes, "failed");
     } else {
-        snprintf(reason, reason_bytes, "exit status %d", WEXITSTATUS(status));
+        snprintf(reason, reason_bytes, "exit status %d, process %d", WEXITSTATUS(status),
+                 (int)job->pid);
     }
     return true;
 }
@@ -318,9 +319,11 @@ static void run_all(struct run *run, int total)
 int runner_run(const struct run_plan *plan)
 {
     int total = plan->count * plan->repeat;
-    struct run run = {.plan = plan, .terminal = isatty(STDOUT_FILENO) == 1};
+    /* Static: a test's process ends with exit, and what this one points to is no leak there. */
+    static struct run run;
     sigset_t set;
 
+    run = (struct run){.plan = plan, .terminal = isatty(STDOUT_FILENO) == 1};
     run.jobs = calloc((size_t)plan->jobs, sizeof *run.jobs);
     run.failures = calloc((size_t)total, sizeof *run.failures);
     if (run.jobs == NULL || run.failures == NULL) give_up("memory");

@@ -48,7 +48,9 @@
 
 #define TEST_TIMEOUT_MS_DEFAULT 20000
 #define TEST_SANITIZED (WEIR_ASAN || WEIR_TSAN)
-#define TEST_SANITIZED_SLOWER 5 /* what timeouts are multiplied by */
+/* Whatever makes a program many times slower: a sanitizer, or valgrind (at run time). */
+#define TEST_SLOW (TEST_SANITIZED || sanitize_on_valgrind())
+#define TEST_SLOWER 5 /* what timeouts are multiplied by then */
 
 /* How much slower than usual the program is: with sanitizers, and what the environment's
  * WEIR_TEST_SLOW says on top of that (an emulator, a busy machine). 1 or more. */
@@ -121,6 +123,10 @@ int test_workers(void);
 /* End the test: as failed, with a sentence; or as skipped, with the reason. */
 #define TEST_FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define TEST_SKIP(reason) test_skip(reason)
+#define TEST_SKIP_ON_VALGRIND(reason)                                  \
+    do {                                                               \
+        if (sanitize_on_valgrind()) test_skip("on valgrind: " reason); \
+    } while (0)
 
 _Noreturn void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

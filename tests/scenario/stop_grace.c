@@ -323,7 +323,7 @@ static int stop_from_afar(void *arg)
 
 TEST(stop_from_another_worker_arms_the_grace_period_at_home)
 {
-    int rounds = TEST_SANITIZED ? 20 : 50;
+    int rounds = TEST_SLOW ? 20 : 50;
 
     CHECK_OK(run_on(2, stop_from_afar, &rounds));
 }
@@ -364,7 +364,7 @@ static int close_under_stops(void *arg)
 
 TEST(scope_can_be_closed_while_another_worker_stops_it)
 {
-    int rounds = TEST_SANITIZED ? 50 : 500;
+    int rounds = TEST_SLOW ? 50 : 500;
 
     CHECK_OK(run_on(2, close_under_stops, &rounds));
 }

@@ -359,7 +359,7 @@ static int cancel_while_crashing(void *arg)
 
 TEST(cancel_of_crashing_tasks_on_two_workers_ends_them_all)
 {
-    int rounds = TEST_SANITIZED ? 20 : 100;
+    int rounds = TEST_SLOW ? 20 : 100;
 
     CHECK_OK(run_on(2, cancel_while_crashing, &rounds));
 }

@@ -18,6 +18,7 @@ static int run(const char *const argv[])
 {
     int status;
 
+    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
     unsetenv("WEIR_TEST_MASK");
     unsetenv("WEIR_TEST_WORKERS");
     status = test_exec(argv, output, sizeof output);

@@ -202,10 +202,12 @@ static int stat_path(void *arg)
     return weir_path_stat(arg, &found);
 }
 
-/* Let whoever opens the fifo for reading go on. */
+/* Let whoever opens the fifo for reading go on: a thread that may not have got to it yet. */
 static void unblock(const char *path)
 {
-    int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd;
+    while ((fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO)
+        CHECK_OK(weir_sleep(1));
     CHECK(fd >= 0);
     CHECK_INT(close(fd), ==, 0);
 }
@@ -471,7 +473,8 @@ static int interrupted_close(void *arg)
     CHECK_INT(close(next), ==, 0);
     CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &file));
     slow_close_fd = next;
-    WEIR_DEADLINE(5) { r = weir_file_close(file); }
+    /* Long enough for the call to begin, also where everything is slow. */
+    WEIR_DEADLINE(TEST_SLOW ? 1000 : 5) { r = weir_file_close(file); }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     CHECK_INT(orphan_count(), ==, 1);
     CHECK(fcntl(next, F_GETFD) >= 0); /* the orphan's */

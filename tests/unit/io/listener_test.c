@@ -239,6 +239,7 @@ static int no_descriptors(void *arg)
 
 TEST(running_out_of_descriptors_loses_no_connection)
 {
+    TEST_SKIP_ON_VALGRIND("it makes a limit on descriptors of its own");
     CHECK_OK(io_test_run(no_descriptors));
 }
 

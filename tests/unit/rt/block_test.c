@@ -417,7 +417,7 @@ static int change_signals(void *arg)
 
 TEST(cause_is_right_on_another_worker_while_signals_change)
 {
-    int rounds = TEST_SANITIZED ? 5000 : 200000;
+    int rounds = TEST_SLOW ? 5000 : 200000;
 
     CHECK_OK(run_on(2, change_signals, &rounds));
 }

@@ -358,7 +358,7 @@ static int race_with_cancel(void *arg)
 
 TEST(call_is_discarded_exactly_once_when_it_ends_while_it_is_cancelled)
 {
-    int rounds = TEST_SANITIZED ? 10 : 50;
+    int rounds = TEST_SLOW ? 10 : 50;
 
     CHECK_OK(run_on(1, race_with_cancel, &rounds));
 }

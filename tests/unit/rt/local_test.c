@@ -169,7 +169,7 @@ static int churn(void *arg)
 
 TEST(locals_are_shared_between_workers_without_harm)
 {
-    int depth = TEST_SANITIZED ? 4 : 6;
+    int depth = TEST_SLOW ? 4 : 6;
 
     CHECK_OK(run_on(2, churn, &depth));
 }

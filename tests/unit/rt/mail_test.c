@@ -170,7 +170,7 @@ static int receive(void *arg)
 
 TEST(mail_of_foreign_threads_arrives_complete_and_in_each_threads_order)
 {
-    int rounds = TEST_SANITIZED ? 20 : 100;
+    int rounds = TEST_SLOW ? 20 : 100;
 
     CHECK_OK(run_on(1, receive, &rounds));
     CHECK_OK(run_on(2, receive, &rounds));
@@ -215,7 +215,7 @@ static int play(void *arg)
 
 TEST_WITH(workers_that_only_wait_for_each_other_lose_no_wake_up, .timeout_ms = 60000)
 {
-    int rounds = TEST_SANITIZED ? 1000 : 20000;
+    int rounds = TEST_SLOW ? 1000 : 20000;
 
     CHECK_OK(run_on(2, play, &rounds));
 }

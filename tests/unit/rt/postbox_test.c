@@ -118,7 +118,7 @@ static int take_load(void *arg)
 
 TEST_WITH(posts_of_four_threads_all_run_once, .timeout_ms = 60000)
 {
-    int posts = TEST_SANITIZED ? 1000 : 10000;
+    int posts = TEST_SLOW ? 1000 : 10000;
 
     CHECK_OK(run_on(1, take_load, &posts));
     CHECK_OK(run_on(2, take_load, &posts));
@@ -373,7 +373,7 @@ static int end_under_posts(void *arg)
 
 TEST(posts_during_the_end_of_the_scope_run_or_are_refused)
 {
-    int rounds = TEST_SANITIZED ? 10 : 100;
+    int rounds = TEST_SLOW ? 10 : 100;
 
     CHECK_OK(run_on(1, end_under_posts, &rounds));
     CHECK_OK(run_on(2, end_under_posts, &rounds));

@@ -439,7 +439,7 @@ static int fan_out(void *arg)
 
 TEST_WITH(tree_of_tasks_runs_on_any_number_of_workers, .timeout_ms = 60000)
 {
-    int depth = TEST_SANITIZED ? 3 : 4;
+    int depth = TEST_SLOW ? 3 : 4;
 
     for (int workers = 1; workers <= 4; workers++) CHECK_OK(run_on(workers, fan_out, &depth));
 }

@@ -630,7 +630,7 @@ static int cancel_during_spawns(void *arg)
 
 TEST(cancel_from_another_worker_reaches_started_unstarted_and_new_tasks)
 {
-    int rounds = TEST_SANITIZED ? 30 : 300;
+    int rounds = TEST_SLOW ? 30 : 300;
 
     CHECK_OK(run_on(2, cancel_during_spawns, &rounds));
 }

@@ -482,7 +482,7 @@ static int races_to_join(void *arg)
 
 TEST(ended_task_is_joined_by_exactly_one_of_two_workers)
 {
-    int rounds = TEST_SANITIZED ? 200 : 1000;
+    int rounds = TEST_SLOW ? 200 : 1000;
 
     CHECK_OK(run_on(2, races_to_join, &rounds));
 }
@@ -524,7 +524,7 @@ static int close_while_joining(void *arg)
 
 TEST(join_and_close_of_the_scope_on_two_workers_do_not_harm_each_other)
 {
-    int rounds = TEST_SANITIZED ? 200 : 1000;
+    int rounds = TEST_SLOW ? 200 : 1000;
 
     CHECK_OK(run_on(2, close_while_joining, &rounds));
 }

@@ -310,7 +310,7 @@ static int close_with_remote_timers(void *arg)
 
 TEST(close_lets_go_of_timers_that_run_on_another_worker)
 {
-    int rounds = TEST_SANITIZED ? 20 : 100;
+    int rounds = TEST_SLOW ? 20 : 100;
 
     CHECK_OK(run_on(2, close_with_remote_timers, &rounds));
 }
@@ -488,7 +488,7 @@ static int million_timers(void *arg)
 
 TEST_WITH(million_timers_pend_fire_and_are_closed, .timeout_ms = 60000)
 {
-    int count = TEST_SANITIZED ? 20000 : 1000000;
+    int count = TEST_SLOW ? 20000 : 1000000;
 
     test_clock_auto();
     CHECK_OK(run_on(1, million_timers, &count));
@@ -518,7 +518,7 @@ static int many_sleepers(void *arg)
 
 TEST(many_sleepers_end_by_time_or_by_cancel)
 {
-    int count = TEST_SANITIZED ? 2000 : 20000;
+    int count = TEST_SLOW ? 2000 : 20000;
 
     test_clock_auto();
     CHECK_OK(run_on(1, many_sleepers, &count));

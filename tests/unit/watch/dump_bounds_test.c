@@ -13,7 +13,7 @@
 TEST_TASK(dump_counts_what_is_too_much, 1, real_clock)
 {
     /* ThreadSanitizer has no room for as many tasks. */
-    int count = TEST_SANITIZED ? 1000 : 10000;
+    int count = TEST_SLOW ? 1000 : 10000;
     char part[96];
 
     WEIR_SCOPE(scope, &result, .name = "crowd", .on_failure = WEIR_COLLECT, .max_tasks = 20000,
