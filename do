@@ -19,7 +19,8 @@ usage: ./do COMMAND
   test                   build and run the default tests (under 10 minutes on 2 cores)
   test --all             every compiler, sanitizer, switch mode and long test, aarch64 under an
                          emulator, static programs with musl, races planted for ThreadSanitizer
-                         to find, each fuzz target for 20 seconds, and `check`
+                         to find, each fuzz target for 20 seconds, the gdb script, the unit tests
+                         under valgrind, and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
@@ -32,7 +33,7 @@ usage: ./do COMMAND
   coverage               lines of src that the default tests run, by file
   format                 lay out all C files by .clang-format
   build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
-                         coverage fuzz aarch64 musl
+                         coverage fuzz aarch64 musl valgrind
   help                   this text
 
 Missing Debian packages are installed with apt (by root, or through sudo); with all of them
@@ -58,6 +59,7 @@ die() {
 # on PATH from elsewhere (a newer go, for instance).
 packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev"
 packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
+packages_debug="gdb:gdb valgrind:valgrind binutils:strip"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
 packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
@@ -134,6 +136,7 @@ choose() {
     case $kind in
     release) ;;
     clang) compiler=clang ;;
+    valgrind) options="$options -Dvalgrind=enabled -Dexamples=false" ;;
     bench) options="$options -Dbench=true -Dtests=false -Dexamples=false -Db_lto=true -Doptimization=3" ;;
     asan-gcc) options="$options $sanitize -Db_sanitize=address,undefined" ;;
     asan-clang) options="$options $sanitize -Db_sanitize=address,undefined" compiler=clang ;;
@@ -365,7 +368,7 @@ test_musl() {
 }
 
 test_rest() {
-    need $packages_build $packages_test $packages_check
+    need $packages_build $packages_test $packages_check $packages_debug
     if built asan-gcc; then
         tests asan-gcc asan-gcc 400 2
     fi
@@ -390,6 +393,7 @@ test_rest() {
     fi
     test_aarch64
     test_musl
+    debuggers
     if built fuzz; then
         suite fuzz 240 tests/fuzz/run fuzz build/fuzz 20
     fi
@@ -399,6 +403,17 @@ test_rest() {
         grep 'all of src' "$logs/coverage.log" || true # the judgement is made; this is for the record
     fi
     checks
+}
+
+# debuggers - the gdb script on builds of both compilers, and the unit tests under valgrind.
+debuggers() {
+    if built release && built clang; then
+        suite gdb 600 tests/gdb/run build/release build/clang
+    fi
+    # A build of its own: build/release may be older than valgrind's header.
+    if built valgrind; then
+        suite valgrind 900 tests/valgrind/run build/valgrind
+    fi
 }
 
 command_test() {
