@@ -559,7 +559,8 @@ void worker_turn(struct worker *worker, bool may_wait)
     (void)mail_deliver_inbox(worker);
     fire_timers(worker);
 
-    worker->look_in = worker->look_tasks;
+    /* One task runs before the first look, however long mail and timers have taken. */
+    worker->look_in = worker->look_tasks + 1;
     worker->looks_left = TURN_LOOKS;
     while ((task = pick(worker))) run(worker, task);
     mail_deliver_local(worker);

@@ -135,6 +135,44 @@ TEST(timers_that_always_fire_do_not_starve_tasks)
     CHECK_OK(run_on(1, task_in_a_storm, NULL));
 }
 
+/* The same when one turn's timers take longer than a whole turn should. */
+static void fire_slowly(weir_timer *timer, void *arg)
+{
+    test_clock_advance_ns(10000);
+    fire_again(timer, arg);
+}
+
+static int task_among_slow_timers(void *arg)
+{
+    enum { TIMERS = 2000, YIELDS = 2000 }; /* for several turns, which have 256 tasks at most */
+    struct storm storm = {0};
+    weir_scope *scope = open_scope("storm", WEIR_FAIL_FAST);
+
+    (void)arg;
+    for (int i = 0; i < TIMERS; i++) {
+        weir_timer *timer;
+
+        CHECK_OK(weir_timer_open(
+            scope, &(weir_timer_spec){.name = "s", .on_fire = fire_slowly, .keep_arg = &storm},
+            &timer));
+        weir_timer_start(timer, 0);
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        int before = atom_load(&storm.fired);
+
+        CHECK_OK(weir_yield());
+        CHECK_INT(atom_load(&storm.fired) - before, <=, TIMERS);
+    }
+    atom_store(&storm.done, 1);
+    return weir_scope_close(scope);
+}
+
+TEST(timers_that_take_longer_than_a_turn_do_not_starve_tasks)
+{
+    test_clock_manual();
+    CHECK_OK(run_on(1, task_among_slow_timers, NULL));
+}
+
 /* ---- Unstarted tasks against ready ones ---- */
 
 static int spawn_successor(void *arg)
