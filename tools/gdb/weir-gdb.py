@@ -410,13 +410,18 @@ class Weir:
                                              ", which is switching"))
         return "; ".join(words + self.signals(get("task", task, "signals")))
 
-    def headline(self, runtime, task):
-        state = self.state(task)
+    def sentence(self, runtime, task, age=""):
+        """The state of a task and what it does, in one."""
+        state, doing = self.state(task), self.doing(runtime, task)
         if state == "parked":
-            state += " " + self.age(runtime, task) + " in"
-        return "task '%s' #%d (%s): %s %s" % (
+            return "parked%s in %s" % (age, doing)
+        return state + (", " + doing if doing else "")
+
+    def headline(self, runtime, task):
+        return "task '%s' #%d (%s): %s" % (
             text(get("task", task, "name")), number(get("task", task, "id")),
-            self.path(get("task", task, "scope")), state, self.doing(runtime, task))
+            self.path(get("task", task, "scope")),
+            self.sentence(runtime, task, " " + self.age(runtime, task)))
 
 
 class Opened:
@@ -700,9 +705,8 @@ tasks, each with the scopes that it has open."""
 
     @staticmethod
     def task(weir, runtime, task):
-        return "task '%s' #%d: %s %s" % (
-            text(get("task", task, "name")), number(get("task", task, "id")), weir.state(task),
-            weir.doing(runtime, task))
+        return "task '%s' #%d: %s" % (text(get("task", task, "name")), number(
+            get("task", task, "id")), weir.sentence(runtime, task))
 
     @staticmethod
     def scope(weir, scope):
