@@ -144,7 +144,7 @@ static void fire_slowly(weir_timer *timer, void *arg)
 
 static int task_among_slow_timers(void *arg)
 {
-    enum { TIMERS = 2000, YIELDS = 2000 }; /* for several turns, which have 256 tasks at most */
+    enum { TIMERS = 2000, YIELDS = 400 }; /* for some turns: the first has 256 tasks, the next 64 */
     struct storm storm = {0};
     weir_scope *scope = open_scope("storm", WEIR_FAIL_FAST);
 
