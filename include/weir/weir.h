@@ -2,6 +2,7 @@
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
+#include <weir/chan.h>
 #include <weir/defs.h>
 #include <weir/error.h>
 #include <weir/file.h>
@@ -10,7 +11,9 @@
 #include <weir/postbox.h>
 #include <weir/runtime.h>
 #include <weir/scope.h>
+#include <weir/select.h>
 #include <weir/signal.h>
+#include <weir/sync.h>
 #include <weir/task.h>
 #include <weir/timer.h>
 

@@ -30,8 +30,9 @@ struct weir_conn {
     int pending_error;      /* taken from the socket by a look; the next read's, once */
 };
 
-/* Owns `reader` of a connection that an idle wait has. */
+/* Own `reader` of a connection that an idle wait has, or a select. */
 extern const char conn_idle_reader[];
+extern const char conn_select_reader[];
 
 /* Making: on a worker. */
 int conn_prepare(weir_conn **ret_conn);

@@ -229,3 +229,32 @@ int weir_conn_idle_sized(weir_scope *scope, weir_conn *handle, size_t spec_bytes
     if (r < 0) io_claim_give_back(&conn->reader);
     return r;
 }
+
+/* ---- For a select, which waits for other things as well ---- */
+
+const char conn_select_reader[] = "a select";
+
+struct pollable *pollable_of_conn(const void *handle, const char *call, bool *ret_now)
+{
+    weir_conn *conn = io_check(handle, HANDLE_CONN, call);
+
+    if (!io_claim_take(&conn->reader, conn->pollable->runtime->shared, conn_select_reader)) {
+        return NULL;
+    }
+    /* What cannot be looked into is reported by the registration. */
+    *ret_now = conn->pending_error != 0 || (conn->is_socket && conn_readable_now(conn));
+    return conn->pollable;
+}
+
+bool pollable_of_conn_readable(const void *handle)
+{
+    weir_conn *conn = handle_object(handle, HANDLE_CONN);
+    return conn_readable_now(conn);
+}
+
+void pollable_of_conn_done(const void *handle)
+{
+    weir_conn *conn = handle_object(handle, HANDLE_CONN);
+    conn->drained = false; /* the edge that ended the wait is used up */
+    io_claim_give_back(&conn->reader);
+}

@@ -20,10 +20,8 @@ static const char *name_of(enum handle_kind kind)
     case HANDLE_UDP: return "socket";
     case HANDLE_FILE: return "file";
     case HANDLE_SIGNALS: return "signal watch";
-    case HANDLE_NONE:
-    case HANDLE_KINDS: break;
+    default: return "handle"; /* other layers' */
     }
-    return "handle";
 }
 
 void io_misused(const void *handle, enum handle_kind kind, const char *call)

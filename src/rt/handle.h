@@ -1,12 +1,11 @@
 /* handle.h - values that name objects, and name nothing any more once they are closed.
  *
- * What a program holds of a connection, a listener, a datagram socket or a file is
- * called a pointer and is none: it is a word that is looked up here. See
- * docs/decisions/0012.
+ * What a program holds of a connection, a file, an end of a channel or a lock is called
+ * a pointer and is none: it is a word that is looked up here. See docs/decisions/0012.
  *
- *     bits 63..25  serial: never given twice
- *     bits 24..3   index of the slot
- *     bits  2..0   enum handle_kind, never 0: NULL is no handle
+ *     bits 63..27  serial: never given twice
+ *     bits 26..5   index of the slot
+ *     bits  4..0   enum handle_kind, never 0: NULL is no handle
  *
  * Invariants: a slot holds the word of the one open handle that it belongs to, or 0;
  * looking up reads nothing but slots, so that any word may be looked up, also one of
@@ -29,11 +28,23 @@ enum handle_kind {
     HANDLE_UDP,
     HANDLE_FILE,
     HANDLE_SIGNALS,
+    HANDLE_TX,
+    HANDLE_RX,
+    HANDLE_EVENT,
+    HANDLE_SEMAPHORE,
+    HANDLE_MUTEX,
+    HANDLE_RWLOCK,
+    HANDLE_WATCH,
+    HANDLE_BROADCAST,
+    HANDLE_SUBSCRIBER,
+    HANDLE_ACTOR,
+    HANDLE_POOL,
+    HANDLE_PIPELINE,
     HANDLE_KINDS,
 };
 
 enum {
-    HANDLE_KIND_BITS = 3,
+    HANDLE_KIND_BITS = 5,
     HANDLE_INDEX_BITS = 22,
     HANDLE_CHUNK_BITS = 10,
     HANDLE_CHUNK_SLOTS = 1 << HANDLE_CHUNK_BITS,

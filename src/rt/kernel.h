@@ -30,6 +30,7 @@ enum choice {
     CHOOSE_STEAL,  /* which of n other workers to look at first */
     CHOOSE_WAKE,   /* which of n waiters gets what became free; 0 waits longest */
     CHOOSE_PLACE,  /* which of n sleeping workers to wake for new work */
+    CHOOSE_CASE,   /* which of n ready cases of a select is taken */
     CHOOSE_CANCEL, /* n is 2: at this suspension point, 1 cancels the run's target scope */
 };
 

@@ -395,8 +395,12 @@ static bool hand_over_result(weir_scope *scope, struct task *task)
     if (joiner) {
         joiner->result = task->result;
         joiner->target = NULL;
-        task_wake(joiner->waiter, 0);
-        return false;
+        task->joiner = NULL;
+        if (!joiner->ended) {
+            task_wake(joiner->waiter, 0);
+            return false;
+        }
+        if (joiner->ended(joiner)) return false;
     }
     if (!task->has_handle) return false;
     list_add_tail(&scope->ended, &task->sibling);

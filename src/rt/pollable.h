@@ -68,6 +68,15 @@ static inline bool pollable_beyond(const struct pollable *pollable)
     return atom_load(&pollable->beyond);
 }
 
+/* The descriptor of a program's connection. Provided by io/conn.c, so that a select can
+ * wait for one beside other things; `ret_now`: it is readable at once. NULL: it is being
+ * read by somebody else. On a worker of the connection's runtime. */
+struct pollable *pollable_of_conn(const void *conn, const char *call, bool *ret_now);
+/* An edge was reported: is there really something to read? */
+bool pollable_of_conn_readable(const void *conn);
+/* The wait for it is over: others may read. */
+void pollable_of_conn_done(const void *conn);
+
 /* For struct wait_kind; the object is the pollable. */
 bool pollable_abort(struct task *task, void *object);
 void pollable_describe(const void *object, char *text, size_t bytes);

@@ -268,6 +268,7 @@ static void runtime_free(weir_runtime *runtime)
     task_slabs_free(runtime);
     scope_slabs_free(runtime);
     pollable_slabs_free(runtime);
+    stable_free_all(runtime);
     handles_end();
     stack_pool_deinit(&runtime->stacks);
     lock_deinit(&runtime->memory_lock);

@@ -22,6 +22,7 @@
 #include "rt/lock.h"
 #include "rt/mail.h"
 #include "rt/sanitize.h"
+#include "rt/stable.h"
 #include "rt/stack.h"
 #include "rt/switch.h"
 #include "rt/task.h"
@@ -89,6 +90,7 @@ struct worker {
     struct stack_cache stacks;
     uint64_t next_id; /* index + 1, then in steps of the number of workers */
     unsigned spin_failures;
+    uint32_t select_turn; /* which case of a select comes first next */
     int64_t trimmed_ns;
     uint64_t trimmed_started; /* tasks_started then */
     struct kernel_event events[WORKER_EVENTS];
@@ -155,6 +157,9 @@ struct weir_runtime {
     struct scope_slab *scope_slabs;
     struct pollable *free_pollables;
     struct pollable_slab *pollable_slabs;
+    struct timer_slab *timer_slabs;
+    struct stable *stables;
+    struct stable *free_stables[STABLE_CLASSES];
 };
 
 /* The calling thread's worker, or NULL. Inline is safe: a started task never

@@ -245,14 +245,11 @@ static void handle_unlock(weir_scope *scope)
     lock_release_if(&scope->lock, scope->shared);
 }
 
-static bool join_abort(struct task *task, void *object)
+bool task_join_cancel(struct join_wait *wait)
 {
-    struct join_wait *wait = object;
-    weir_scope *scope;
+    weir_scope *scope = wait->scope; /* its memory outlives it, so the lock may be taken */
     bool waiting = false;
 
-    (void)task;
-    scope = wait->scope; /* its memory outlives it, so the lock may be taken */
     lock_acquire_if(&scope->lock, scope->runtime->shared);
     if (wait->target) { /* else it has ended and the wake-up is on its way */
         wait->target->joiner = NULL;
@@ -260,6 +257,12 @@ static bool join_abort(struct task *task, void *object)
     }
     lock_release_if(&scope->lock, scope->runtime->shared);
     return waiting;
+}
+
+static bool join_abort(struct task *task, void *object)
+{
+    (void)task;
+    return task_join_cancel(object);
 }
 
 /* The target may end on another worker meanwhile: its name is read under the lock, if
@@ -283,18 +286,14 @@ static const struct wait_kind wait_join = {
     .describe = join_describe,
 };
 
-int weir_task_join(weir_task handle, int *ret_result)
+int task_join_begin(weir_task handle, struct join_wait *wait, unsigned may)
 {
     struct worker *worker = worker_self();
-    struct task *self = task_self();
-    struct join_wait wait = {.waiter = self};
+    struct task *self = wait->waiter;
     struct task *task;
     weir_scope *scope;
     int r;
 
-    if (!self) return refuse_no_task("weir_task_join");
-    r = task_enter(self, ENTER_PLAIN);
-    if (r < 0) return r;
     if (handle.ref == self && handle.id == atom_load(&self->id)) {
         return refuse("task '%s': a task cannot join itself", self->name);
     }
@@ -307,21 +306,37 @@ int weir_task_join(weir_task handle, int *ret_result)
         handle_unlock(scope);
         return r;
     }
-    if (task->ended) {
+    if (task->ended && (may & JOIN_TAKES)) {
         sanitize_acquire(task);
-        wait.result = task->result;
+        wait->result = task->result;
         list_remove(&task->sibling);
         atom_store(&task->id, 0); /* before anybody else can lock: the handle is used up */
         handle_unlock(scope);
         task_release(worker, task);
-    } else {
-        wait.target = task;
-        wait.scope = scope;
-        task->joiner = &wait;
-        handle_unlock(scope);
-        r = task_park(self, &wait_join, &wait);
-        if (r < 0) return r;
+        return 1;
     }
+    r = task->ended ? 1 : 0;
+    if (r == 0 && (may & JOIN_WAITS)) {
+        wait->target = task;
+        wait->scope = scope;
+        task->joiner = wait;
+    }
+    handle_unlock(scope);
+    return r;
+}
+
+int weir_task_join(weir_task handle, int *ret_result)
+{
+    struct task *self = task_self();
+    struct join_wait wait = {.waiter = self};
+    int r;
+
+    if (!self) return refuse_no_task("weir_task_join");
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    r = task_join_begin(handle, &wait, JOIN_TAKES | JOIN_WAITS);
+    if (r == 0) r = task_park(self, &wait_join, &wait);
+    if (r < 0) return r;
     if (ret_result) *ret_result = wait.result;
     return 0;
 }

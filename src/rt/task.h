@@ -144,7 +144,20 @@ struct join_wait {
     struct task *target; /* NULL once it has ended */
     weir_scope *scope;   /* of the target */
     int result;
+    /* Called instead of waking the waiter, on the target's worker, under its scope's
+     * lock; may be NULL. False: the waiter does not want it any more, the handle stays. */
+    bool (*ended)(struct join_wait *wait);
 };
+
+/* What task_join_begin may do. */
+enum { JOIN_TAKES = 1, JOIN_WAITS = 2 };
+
+/* Look at the task of a handle. 1: it has ended, and with JOIN_TAKES its result is in
+ * `wait` and the handle is used up; 0: it has not, and with JOIN_WAITS `wait` is
+ * registered; or an error. Never suspends. */
+int task_join_begin(weir_task handle, struct join_wait *wait, unsigned may);
+/* Take that back. False: the task has ended and `wait` was told. */
+bool task_join_cancel(struct join_wait *wait);
 
 /* Row r, bit s: a task may go from state r to state s. */
 extern const uint8_t task_moves[TASK_STATES];

@@ -1,0 +1,499 @@
+/* chan.c - sending, receiving, closing. */
+#include "flow/chan.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rt/mem.h"
+
+/* ---- Items ---- */
+
+static inline void copy_item(const struct chan *chan, void *to, const void *from)
+{
+    /* A pointer or a small struct is the usual item: no call for those. */
+    if (chan->item_bytes == sizeof(uint64_t)) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else {
+        memcpy(to, from, chan->item_bytes);
+    }
+}
+
+static inline void *slot(const struct chan *chan, uint32_t index)
+{
+    return chan->items + (size_t)index * chan->item_bytes;
+}
+
+static inline void store(struct chan *chan, const void *item)
+{
+    uint32_t index = chan->head + chan->count;
+    if (index >= chan->slots) index -= chan->slots;
+    copy_item(chan, slot(chan, index), item);
+    if (++chan->count > chan->depth_max) chan->depth_max = chan->count;
+}
+
+void chan_unstore(struct chan *chan, void *item)
+{
+    copy_item(chan, item, slot(chan, chan->head));
+    if (++chan->head == chan->slots) chan->head = 0;
+    chan->count--;
+}
+
+static inline void count_accepted(struct chan *chan)
+{
+    chan->accepted++;
+    if (chan->counts_done) chan->unfinished++;
+}
+
+static inline void count_received(struct chan *chan)
+{
+    chan->received++;
+    if (chan->counts_done) chan->taken++;
+}
+
+/* Items that nobody has to wait for any more. The lock is held. */
+void chan_finish(struct chan *chan, uint64_t count)
+{
+    if (!chan->counts_done) return;
+    assert(chan->unfinished >= count);
+    chan->unfinished -= count;
+    if (chan->unfinished == 0) waiter_wake_all(&chan->finishers, 0);
+}
+
+/* Not under the lock. */
+void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why)
+{
+    if (chan->on_drop) chan->on_drop(item, why, chan->drop_arg);
+}
+
+/* ---- Attempts, with the lock held ---- */
+
+/* What a foreign thread has stored goes to receivers that wait. On a worker. */
+void chan_settle(struct chan *chan)
+{
+    while (chan->count > 0 && !list_empty(&chan->receivers)) {
+        struct waiter *receiver = waiter_pop(&chan->receivers);
+        if (!receiver) return;
+        chan_unstore(chan, receiver->item);
+        count_received(chan);
+        waiter_wake(receiver, 0);
+    }
+}
+
+/* There is room: senders that wait store their items. */
+void chan_refill(struct chan *chan)
+{
+    while (chan->count < chan->capacity && !list_empty(&chan->senders)) {
+        struct waiter *sender = waiter_pop(&chan->senders);
+        if (!sender) return;
+        store(chan, sender->item);
+        count_accepted(chan);
+        waiter_wake(sender, 0);
+    }
+}
+
+static bool hand_over(struct chan *chan, const void *item)
+{
+    struct waiter *receiver;
+
+    /* What is stored goes first; a thread that is no worker wakes nobody. */
+    if (list_empty(&chan->receivers) || chan->count > 0 || !worker_self()) return false;
+    receiver = waiter_pop(&chan->receivers);
+    if (!receiver) return false;
+    copy_item(chan, receiver->item, item);
+    count_accepted(chan);
+    count_received(chan);
+    waiter_wake(receiver, 0);
+    return true;
+}
+
+static int overflow(struct chan *chan, const void *item, void *displaced)
+{
+    switch (chan->overflow) {
+    case WEIR_DROP_NEWEST:
+        chan->accepted++;
+        chan->dropped++;
+        return CHAN_DROPPED_THIS;
+    case WEIR_DROP_OLDEST:
+        chan_unstore(chan, displaced);
+        chan->dropped++;
+        chan_finish(chan, 1);
+        store(chan, item);
+        count_accepted(chan);
+        return CHAN_DROPPED_OLDEST;
+    default: return CHAN_MUST_WAIT;
+    }
+}
+
+int chan_offer(struct chan *chan, const void *item, void *displaced)
+{
+    if (__builtin_expect(chan->closed || chan->rx_count == 0, 0)) return WEIR_ECLOSED;
+    if (hand_over(chan, item)) return 0;
+    /* Senders that wait go first, also if there is room just now. */
+    if (chan->count < chan->capacity && list_empty(&chan->senders)) {
+        store(chan, item);
+        count_accepted(chan);
+        if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
+        return 0;
+    }
+    return overflow(chan, item, displaced);
+}
+
+int chan_take(struct chan *chan, void *item)
+{
+    if (chan->count > 0) {
+        chan_unstore(chan, item);
+        count_received(chan);
+        if (!list_empty(&chan->senders)) chan_refill(chan);
+        return 0;
+    }
+    if (!list_empty(&chan->senders)) {
+        struct waiter *sender = waiter_pop(&chan->senders);
+        if (sender) {
+            copy_item(chan, item, sender->item);
+            count_accepted(chan);
+            count_received(chan);
+            waiter_wake(sender, 0);
+            return 0;
+        }
+    }
+    return chan->closed || chan->tx_count == 0 ? WEIR_ECLOSED : CHAN_MUST_WAIT;
+}
+
+/* ---- Sending ---- */
+
+static const struct wait_kind wait_send = {
+    .name = "send",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+};
+
+static const struct wait_kind wait_done = {
+    .name = "wait until done",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+};
+
+/* The lock is held, and let go. */
+static int send_wait(struct chan *chan, struct task *self, const void *item)
+{
+    struct waiter waiter = {.task = self, .object = &chan->object, .item = (void *)(uintptr_t)item};
+
+    list_add_tail(&chan->senders, &waiter.node);
+    flow_unlock(&chan->object);
+    return waiter_park(self, &waiter, &wait_send);
+}
+
+/* For a channel that drops: what it drops goes to the hook without the lock. */
+static __attribute__((noinline)) int send_dropping(struct chan *chan, const void *item)
+{
+    unsigned char dropped[WEIR_ITEM_BYTES_MAX] __attribute__((aligned(16)));
+    int r;
+
+    flow_lock(&chan->object);
+    r = chan_offer(chan, item, dropped);
+    if (!worker_self() && r != WEIR_ECLOSED) chan_ask_home(chan);
+    flow_unlock(&chan->object);
+    if (r == CHAN_DROPPED_THIS) memcpy(dropped, item, chan->item_bytes);
+    if (r > 0) chan_call_hook(chan, dropped, WEIR_DROPPED_OVERFLOW);
+    return r > 0 ? 0 : r;
+}
+
+static bool drops(const struct chan *chan)
+{
+    return chan->overflow >= WEIR_DROP_NEWEST;
+}
+
+/* The lock is held. */
+static int reject(struct chan *chan)
+{
+    chan->rejected++;
+    return WEIR_EOVERLOAD;
+}
+
+int weir_tx_send(weir_tx *tx, const void *item)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_tx_send");
+    struct task *self = task_self();
+    int r;
+
+    if (__builtin_expect(!self, 0)) return refuse_no_task("weir_tx_send");
+    r = task_enter(self, ENTER_PLAIN);
+    if (__builtin_expect(r < 0, 0)) return r;
+    sanitize_release(chan);
+    if (__builtin_expect(drops(chan), 0)) return send_dropping(chan, item);
+    flow_lock(&chan->object);
+    r = chan_offer(chan, item, NULL);
+    if (r == CHAN_MUST_WAIT) {
+        if (chan->overflow == WEIR_WAIT) return send_wait(chan, self, item);
+        r = reject(chan);
+    }
+    flow_unlock(&chan->object);
+    return r;
+}
+
+int weir_tx_try_send(weir_tx *tx, const void *item)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_tx_try_send");
+    struct worker *worker = worker_self();
+    int r;
+
+    if (!worker && !chan->any_thread) return refuse_no_task("weir_tx_try_send");
+    sanitize_release(chan);
+    if (drops(chan)) return send_dropping(chan, item);
+    flow_lock(&chan->object);
+    r = chan_offer(chan, item, NULL);
+    if (r == CHAN_MUST_WAIT) r = reject(chan);
+    if (r == 0 && !worker && !list_empty(&chan->receivers)) chan_ask_home(chan);
+    flow_unlock(&chan->object);
+    if (worker) worker_touched(worker);
+    return r;
+}
+
+int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_sent)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_tx_send_many");
+    const unsigned char *item = items;
+    struct task *self = task_self();
+    size_t sent = 0;
+    int r;
+
+    if (!self) {
+        if (ret_sent) *ret_sent = 0;
+        return refuse_no_task("weir_tx_send_many");
+    }
+    r = task_enter(self, ENTER_PLAIN);
+    while (r == 0 && sent < count) {
+        sanitize_release(chan);
+        if (drops(chan)) {
+            r = send_dropping(chan, item);
+        } else {
+            flow_lock(&chan->object);
+            /* What fits, under one lock; the last one is looked at below. */
+            while ((r = chan_offer(chan, item, NULL)) == 0 && sent + 1 < count) {
+                sent++;
+                item += chan->item_bytes;
+            }
+            if (r == CHAN_MUST_WAIT && chan->overflow == WEIR_WAIT) {
+                r = task_interruption(self, false);
+                if (r == 0) {
+                    r = send_wait(chan, self, item);
+                } else {
+                    flow_unlock(&chan->object);
+                }
+            } else {
+                if (r == CHAN_MUST_WAIT) r = reject(chan);
+                flow_unlock(&chan->object);
+            }
+        }
+        if (r == 0) {
+            sent++;
+            item += chan->item_bytes;
+        }
+    }
+    if (ret_sent) *ret_sent = sent;
+    return r;
+}
+
+int weir_tx_wait_done(weir_tx *tx)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_tx_wait_done");
+    struct task *self = task_self();
+    struct waiter waiter = {.task = self, .object = &chan->object};
+    int r;
+
+    if (!self) return refuse_no_task("weir_tx_wait_done");
+    if (!chan->counts_done) {
+        return refuse(
+            "channel '%s': counts_done is not set, so nobody says when an item is finished",
+            chan->object.name);
+    }
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    flow_lock(&chan->object);
+    if (chan->unfinished == 0) {
+        flow_unlock(&chan->object);
+        sanitize_acquire(&chan->finishers);
+        return 0;
+    }
+    if (chan->rx_count == 0) {
+        flow_unlock(&chan->object);
+        return WEIR_ECLOSED;
+    }
+    list_add_tail(&chan->finishers, &waiter.node);
+    flow_unlock(&chan->object);
+    r = waiter_park(self, &waiter, &wait_done);
+    sanitize_acquire(&chan->finishers);
+    return r;
+}
+
+/* ---- Receiving ---- */
+
+static const struct wait_kind wait_recv = {
+    .name = "receive",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+};
+
+static const struct wait_kind wait_recv_work = {
+    .name = "receive",
+    .takes_work = true,
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+};
+
+/* The lock is held, and let go. A stop ends the wait for new work, not what is there. */
+static int recv_wait(struct chan *chan, struct task *self, void *item)
+{
+    struct waiter waiter = {.task = self, .object = &chan->object, .item = item};
+
+    if (chan->takes_work && task_interruption(self, true) < 0) {
+        flow_unlock(&chan->object);
+        return task_interruption(self, true);
+    }
+    list_add_tail(&chan->receivers, &waiter.node);
+    flow_unlock(&chan->object);
+    return waiter_park(self, &waiter, chan->takes_work ? &wait_recv_work : &wait_recv);
+}
+
+int weir_rx_recv(weir_rx *rx, void *ret_item)
+{
+    struct chan *chan = chan_of_rx(rx, "weir_rx_recv");
+    struct task *self = task_self();
+    int r;
+
+    if (__builtin_expect(!self, 0)) return refuse_no_task("weir_rx_recv");
+    r = task_enter(self, ENTER_PLAIN);
+    if (__builtin_expect(r < 0, 0)) return r;
+    flow_lock(&chan->object);
+    r = chan_take(chan, ret_item);
+    if (r == CHAN_MUST_WAIT) {
+        r = recv_wait(chan, self, ret_item);
+    } else {
+        flow_unlock(&chan->object);
+    }
+    sanitize_acquire(chan);
+    return r;
+}
+
+int weir_rx_try_recv(weir_rx *rx, void *ret_item)
+{
+    struct chan *chan = chan_of_rx(rx, "weir_rx_try_recv");
+    int r;
+
+    if (!worker_self()) return refuse_no_task("weir_rx_try_recv");
+    flow_lock(&chan->object);
+    r = chan_take(chan, ret_item);
+    flow_unlock(&chan->object);
+    sanitize_acquire(chan);
+    if (r == 0) return 1;
+    return r == CHAN_MUST_WAIT ? 0 : r;
+}
+
+int weir_rx_recv_many(weir_rx *rx, void *ret_items, size_t count_max)
+{
+    struct chan *chan = chan_of_rx(rx, "weir_rx_recv_many");
+    unsigned char *item = ret_items;
+    struct task *self = task_self();
+    size_t count = 0;
+    int r;
+
+    if (!self) return refuse_no_task("weir_rx_recv_many");
+    if (count_max > INT32_MAX) count_max = INT32_MAX;
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0 || count_max == 0) return r;
+    flow_lock(&chan->object);
+    while (count < count_max && (r = chan_take(chan, item)) == 0) {
+        count++;
+        item += chan->item_bytes;
+    }
+    if (count == 0 && r == CHAN_MUST_WAIT) {
+        r = recv_wait(chan, self, item);
+        if (r == 0) count = 1;
+    } else {
+        flow_unlock(&chan->object);
+    }
+    sanitize_acquire(chan);
+    return count > 0 ? (int)count : r;
+}
+
+void weir_rx_done(weir_rx *rx, size_t count)
+{
+    struct chan *chan = chan_of_rx(rx, "weir_rx_done");
+    bool possible;
+
+    sanitize_release(&chan->finishers);
+    flow_lock(&chan->object);
+    possible = chan->counts_done && count <= chan->taken;
+    if (possible) {
+        chan->taken -= count;
+        chan_finish(chan, count);
+    }
+    flow_unlock(&chan->object);
+    if (!possible) {
+        misuse(
+            "weir_rx_done: channel '%s': %zu items, and only %llu were received and not marked%s",
+            chan->object.name, count, (unsigned long long)chan->taken,
+            chan->counts_done ? "" : " (counts_done is not set)");
+    }
+}
+
+/* ---- Figures ---- */
+
+int weir_chan_resize(weir_tx *tx, size_t capacity)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_chan_resize");
+
+    if (chan->slots == 0) {
+        return refuse("channel '%s': a rendezvous has no capacity to change", chan->object.name);
+    }
+    if (capacity == 0 || capacity > chan->slots) {
+        return refuse("channel '%s': capacity %zu is not within 1 and capacity_max, %u",
+                      chan->object.name, capacity, chan->slots);
+    }
+    flow_lock(&chan->object);
+    chan->capacity = (uint32_t)capacity;
+    if (worker_self()) {
+        chan_refill(chan);
+    } else {
+        chan_ask_home(chan);
+    }
+    flow_unlock(&chan->object);
+    return 0;
+}
+
+static size_t queue_length(const struct list *queue)
+{
+    size_t count = 0;
+    list_for_each(node, queue) count++;
+    return count;
+}
+
+static void figures(struct chan *chan, weir_chan_figures *ret_figures)
+{
+    flow_lock(&chan->object);
+    *ret_figures = (weir_chan_figures){
+        .depth = chan->count,
+        .depth_max = chan->depth_max,
+        .capacity = chan->capacity,
+        .senders_waiting = queue_length(&chan->senders),
+        .receivers_waiting = queue_length(&chan->receivers),
+        .accepted = chan->accepted,
+        .received = chan->received,
+        .rejected = chan->rejected,
+        .dropped = chan->dropped,
+        .unfinished = chan->unfinished,
+    };
+    flow_unlock(&chan->object);
+}
+
+void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)
+{
+    figures(chan_of_tx(tx, "weir_tx_figures"), ret_figures);
+}
+
+void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures)
+{
+    figures(chan_of_rx(rx, "weir_rx_figures"), ret_figures);
+}

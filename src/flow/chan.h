@@ -1,0 +1,87 @@
+/* chan.h - what a channel is inside.
+ *
+ * Invariants, under the lock: receivers wait only while nothing is stored and no sender
+ * waits (a foreign thread may have stored something a moment ago: then mail to the home
+ * worker is under way, which hands it over); senders wait only while the channel is full;
+ * nobody waits in a channel that is over.
+ *
+ *     OPEN ──close, or last sender gone──▶ CLOSED ──empty──▶ OVER
+ *        └──last receiver gone, or the scope ends───────────▶ OVER
+ */
+#ifndef WEIR_FLOW_CHAN_H
+#define WEIR_FLOW_CHAN_H
+
+#include <weir/chan.h>
+
+#include "flow/wait.h"
+
+struct chan;
+
+/* An end, named by a handle of its own. */
+struct chan_end {
+    struct list node; /* in chan->ends */
+    struct chan *chan;
+    void *handle;
+    bool sends;
+};
+
+struct chan {
+    struct flow_object object;
+    unsigned char *items; /* capacity_max slots; NULL for a rendezvous */
+    uint32_t item_bytes;
+    uint32_t slots;    /* capacity_max */
+    uint32_t capacity; /* 0: a rendezvous */
+    uint32_t head;     /* slot of the oldest item */
+    uint32_t count;
+    uint8_t overflow; /* enum weir_overflow */
+    bool discards;    /* on_close is WEIR_DISCARD */
+    bool takes_work;
+    bool counts_done;
+    bool any_thread;
+    bool closed;        /* no more sends */
+    bool scope_is_gone; /* any_thread: only its ends keep it alive */
+    bool mail_under_way;
+    struct list senders;
+    struct list receivers;
+    struct list finishers; /* wait until unfinished is 0 */
+    unsigned tx_count;
+    unsigned rx_count;
+    struct list ends;
+    uint64_t unfinished;
+    uint64_t taken; /* received and not marked as done */
+    struct mail mail;
+    weir_drop_fn on_drop;
+    void *drop_arg;
+    int64_t latency_ms;
+    uint32_t depth_max;
+    uint64_t accepted;
+    uint64_t received;
+    uint64_t rejected;
+    uint64_t dropped;
+};
+
+/* Results of the attempts below, beyond 0 and errors. */
+enum { CHAN_MUST_WAIT = 1, CHAN_DROPPED_THIS = 2, CHAN_DROPPED_OLDEST = 3 };
+
+/* Give an item to the channel, with its lock held: 0 it is done; CHAN_MUST_WAIT (also if
+ * the policy is to reject: chan_refuse then counts it); an error; or what was dropped, to
+ * be handed to the hook once the lock was let go (the oldest was copied to `displaced`). */
+int chan_offer(struct chan *chan, const void *item, void *displaced);
+/* Take an item, with the lock held: 0, CHAN_MUST_WAIT, WEIR_ECLOSED. */
+int chan_take(struct chan *chan, void *item);
+
+/* Parts of the above. The lock is held; on a worker. */
+void chan_unstore(struct chan *chan, void *item);    /* the oldest item */
+void chan_settle(struct chan *chan);                 /* stored items to receivers that wait */
+void chan_refill(struct chan *chan);                 /* items of senders that wait are stored */
+void chan_finish(struct chan *chan, uint64_t count); /* items are finished, or dropped */
+/* The lock is held; any thread: have the home worker wake whom a foreign thread cannot. */
+void chan_ask_home(struct chan *chan);
+/* Not under the lock. */
+void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
+
+/* The channel behind an end of a program. */
+struct chan *chan_of_tx(const weir_tx *tx, const char *call);
+struct chan *chan_of_rx(const weir_rx *rx, const char *call);
+
+#endif

@@ -1,0 +1,424 @@
+/* chan_life.c - opening a channel, its ends, and how it is over. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "flow/chan.h"
+#include "rt/mem.h"
+
+/* ---- Ends ---- */
+
+struct chan *chan_of_tx(const weir_tx *tx, const char *call)
+{
+    const struct chan_end *end = flow_look_up(tx, HANDLE_TX, "sending end", call);
+    return end->chan;
+}
+
+struct chan *chan_of_rx(const weir_rx *rx, const char *call)
+{
+    const struct chan_end *end = flow_look_up(rx, HANDLE_RX, "receiving end", call);
+    return end->chan;
+}
+
+static int end_new(struct chan *chan, bool sends, struct chan_end **ret_end)
+{
+    struct chan_end *end = mem_alloc(sizeof *end);
+    int r;
+
+    if (!end) return -ENOMEM;
+    end->chan = chan;
+    end->sends = sends;
+    list_init(&end->node);
+    r = handle_open(sends ? HANDLE_TX : HANDLE_RX, end, &end->handle);
+    if (r < 0) {
+        mem_free(end);
+        return r;
+    }
+    *ret_end = end;
+    return 0;
+}
+
+/* Its handle names nothing from here on. */
+static void end_free(struct chan_end *end)
+{
+    handle_close(end->handle);
+    mem_free(end);
+}
+
+static void end_link(struct chan *chan, struct chan_end *end)
+{
+    list_add_tail(&chan->ends, &end->node);
+    if (end->sends) {
+        chan->tx_count++;
+    } else {
+        chan->rx_count++;
+    }
+}
+
+static int end_copy(struct chan *chan, bool sends, void **ret_handle)
+{
+    struct chan_end *end;
+    bool gone;
+    int r = end_new(chan, sends, &end);
+
+    if (r < 0) return r;
+    flow_lock(&chan->object);
+    gone = chan->scope_is_gone;
+    if (!gone) end_link(chan, end);
+    flow_unlock(&chan->object);
+    if (gone) {
+        end_free(end);
+        return WEIR_ECLOSED;
+    }
+    *ret_handle = end->handle;
+    return 0;
+}
+
+int weir_tx_copy(weir_tx *tx, weir_tx **ret_tx)
+{
+    return end_copy(chan_of_tx(tx, "weir_tx_copy"), true, (void **)ret_tx);
+}
+
+int weir_rx_copy(weir_rx *rx, weir_rx **ret_rx)
+{
+    return end_copy(chan_of_rx(rx, "weir_rx_copy"), false, (void **)ret_rx);
+}
+
+/* ---- The end of a channel ---- */
+
+/* Hand everything that is stored to the hook, one by one: it is called without the lock. */
+static __attribute__((noinline)) void discard(struct chan *chan, enum weir_drop why)
+{
+    unsigned char item[WEIR_ITEM_BYTES_MAX] __attribute__((aligned(16)));
+
+    for (;;) {
+        bool found;
+        flow_lock(&chan->object);
+        found = chan->count > 0;
+        if (found) {
+            chan_unstore(chan, item);
+            chan->dropped++;
+            chan_finish(chan, 1);
+        }
+        flow_unlock(&chan->object);
+        if (!found) return;
+        chan_call_hook(chan, item, why);
+    }
+}
+
+/* Nobody will send any more. The lock is held; who was told to go on needs a worker. */
+static void close_sending(struct chan *chan)
+{
+    chan->closed = true;
+    waiter_wake_all(&chan->senders, WEIR_ECLOSED);
+    if (chan->count == 0 || chan->discards) { waiter_wake_all(&chan->receivers, WEIR_ECLOSED); }
+}
+
+/* Nobody will receive any more. The lock is held. */
+static void close_receiving(struct chan *chan)
+{
+    waiter_wake_all(&chan->senders, WEIR_ECLOSED);
+    /* What was taken and never marked is not finished by anybody now. */
+    if (chan->unfinished > chan->count) waiter_wake_all(&chan->finishers, WEIR_ECLOSED);
+}
+
+static void chan_free(struct chan *chan)
+{
+    mem_free(chan->items);
+    flow_free(&chan->object);
+}
+
+/* Free it if nobody can reach it any more. Not under the lock. */
+static void free_if_over(struct chan *chan, bool over)
+{
+    if (!over) return;
+    if (chan->any_thread) {
+        mem_free(chan->items);
+        lock_deinit(&chan->object.stable.lock);
+        mem_free(chan);
+        mem_unhold();
+    } else {
+        chan_free(chan);
+    }
+}
+
+/* Work that a thread which is no worker could not do: wake tasks. */
+void chan_ask_home(struct chan *chan)
+{
+    if (chan->mail_under_way || chan->scope_is_gone) return;
+    chan->mail_under_way = true;
+    mail_post(chan->object.belonging.worker, &chan->mail);
+}
+
+static void end_drop(struct chan_end *end)
+{
+    struct chan *chan = end->chan;
+    bool on_worker = worker_self() != NULL;
+    bool last_sender = false, last_receiver = false, over;
+
+    handle_close(end->handle); /* from here on a second drop is told */
+    flow_lock(&chan->object);
+    list_remove(&end->node);
+    if (end->sends) {
+        last_sender = --chan->tx_count == 0 && !chan->closed;
+        if (last_sender && !on_worker) {
+            chan->closed = true;
+            chan_ask_home(chan);
+        } else if (last_sender) {
+            close_sending(chan);
+        }
+    } else {
+        last_receiver = --chan->rx_count == 0;
+        if (last_receiver && on_worker) close_receiving(chan);
+    }
+    over = chan->scope_is_gone && list_empty(&chan->ends);
+    flow_unlock(&chan->object);
+    mem_free(end);
+    if (last_receiver) discard(chan, WEIR_DROPPED_CLOSE);
+    if (last_sender && chan->discards) discard(chan, WEIR_DROPPED_CLOSE);
+    free_if_over(chan, over);
+}
+
+void weir_tx_drop(weir_tx *take_tx)
+{
+    if (take_tx) end_drop(flow_look_up(take_tx, HANDLE_TX, "sending end", "weir_tx_drop"));
+}
+
+void weir_rx_drop(weir_rx *take_rx)
+{
+    if (take_rx) end_drop(flow_look_up(take_rx, HANDLE_RX, "receiving end", "weir_rx_drop"));
+}
+
+void weir_tx_close(weir_tx *tx)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_tx_close");
+    bool closes;
+
+    flow_lock(&chan->object);
+    closes = !chan->closed;
+    if (closes) close_sending(chan);
+    flow_unlock(&chan->object);
+    if (closes && chan->discards) discard(chan, WEIR_DROPPED_CLOSE);
+}
+
+/* ---- Belonging to a scope ---- */
+
+static void deliver_chan_mail(struct worker *worker, struct mail *mail)
+{
+    struct chan *chan = container_of(mail, struct chan, mail);
+    bool gone;
+
+    (void)worker;
+    flow_lock(&chan->object);
+    chan->mail_under_way = false;
+    chan_settle(chan);
+    chan_refill(chan);
+    if (chan->closed) close_sending(chan);
+    gone = chan->object.ended;
+    flow_unlock(&chan->object);
+    if (gone) chan->object.belonging.kind->release(worker, &chan->object.belonging);
+}
+
+static void chan_signalled(struct worker *worker, struct belonging *belonging, uint8_t signals)
+{
+    (void)worker, (void)belonging, (void)signals; /* tasks that wait are told by their own scopes */
+}
+
+/* Ends that are still held: those of an any_thread channel stay until they are dropped. */
+static void close_ends(struct chan *chan)
+{
+    struct list *node;
+    if (chan->any_thread) return;
+    while ((node = list_pop(&chan->ends))) end_free(container_of(node, struct chan_end, node));
+    chan->tx_count = chan->rx_count = 0;
+}
+
+/* The scope ends: tell everybody, and let go once no mail is under way. */
+static void chan_release(struct worker *worker, struct belonging *belonging)
+{
+    struct chan *chan = container_of(belonging, struct chan, object.belonging);
+    bool mail, over;
+
+    (void)worker;
+    flow_lock(&chan->object);
+    chan->object.ended = true;
+    mail = chan->mail_under_way;
+    if (!chan->scope_is_gone && !mail) {
+        chan->closed = true;
+        waiter_wake_all(&chan->senders, WEIR_ECLOSED);
+        waiter_wake_all(&chan->receivers, WEIR_ECLOSED);
+        waiter_wake_all(&chan->finishers, WEIR_ECLOSED);
+    }
+    flow_unlock(&chan->object);
+    if (mail) return; /* its delivery comes back here */
+    discard(chan, WEIR_DROPPED_SCOPE);
+    /* The bit keeps others from posting mail; if some is under way, it comes back here. */
+    if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return;
+    (void)scope_forget(belonging);
+    flow_lock(&chan->object);
+    chan->scope_is_gone = true;
+    close_ends(chan);
+    over = list_empty(&chan->ends);
+    flow_unlock(&chan->object);
+    free_if_over(chan, over);
+}
+
+static void chan_describe(const struct belonging *belonging, char *text, size_t bytes)
+{
+    const struct chan *chan =
+        (const struct chan *)(const void *)((const char *)belonging -
+                                            offsetof(struct chan, object.belonging));
+    if (chan->capacity == 0) {
+        (void)snprintf(text, bytes, "'%s', rendezvous", chan->object.name);
+    } else {
+        (void)snprintf(text, bytes, "'%s', %u of %u items", chan->object.name, chan->count,
+                       chan->capacity);
+    }
+}
+
+static const struct belonging_kind chan_kind = {
+    .name = "channel",
+    .signalled = chan_signalled,
+    .release = chan_release,
+    .describe = chan_describe,
+};
+
+/* ---- Opening ---- */
+
+static int check_capacity(const weir_chan_spec *spec)
+{
+    const char *name = spec->name;
+
+    if (spec->capacity == 0) {
+        return refuse("channel '%s': capacity is not set (WEIR_RENDEZVOUS: nothing is stored)",
+                      name);
+    }
+    if (spec->capacity == WEIR_RENDEZVOUS) {
+        if (spec->overflow == WEIR_DROP_OLDEST) {
+            return refuse("channel '%s': a rendezvous stores nothing, so overflow cannot be "
+                          "WEIR_DROP_OLDEST",
+                          name);
+        }
+        if (spec->any_thread) {
+            return refuse("channel '%s': any_thread needs a capacity: a foreign thread cannot wait",
+                          name);
+        }
+        if (spec->capacity_max) {
+            return refuse("channel '%s': a rendezvous has no capacity_max", name);
+        }
+        return 0;
+    }
+    if (spec->capacity > WEIR_CHAN_CAPACITY_MAX || spec->capacity_max > WEIR_CHAN_CAPACITY_MAX) {
+        return refuse("channel '%s': capacity is more than %d", name, WEIR_CHAN_CAPACITY_MAX);
+    }
+    if (spec->capacity_max && spec->capacity_max < spec->capacity) {
+        return refuse("channel '%s': capacity_max is less than capacity", name);
+    }
+    return 0;
+}
+
+static int check_spec(const weir_chan_spec *spec)
+{
+    int r = flow_check_name("channel", spec->name);
+    if (r < 0) return r;
+    r = check_capacity(spec);
+    if (r < 0) return r;
+    if (spec->overflow == WEIR_OVERFLOW_UNSET || spec->overflow > WEIR_DROP_OLDEST) {
+        return refuse("channel '%s': overflow is not set", spec->name);
+    }
+    if (spec->on_close != WEIR_DRAIN && spec->on_close != WEIR_DISCARD) {
+        return refuse("channel '%s': on_close is not set", spec->name);
+    }
+    if (spec->item_bytes == 0 || spec->item_bytes > WEIR_ITEM_BYTES_MAX) {
+        return refuse("channel '%s': item_bytes is %zu, must be 1 to %d (send a pointer instead)",
+                      spec->name, spec->item_bytes, WEIR_ITEM_BYTES_MAX);
+    }
+    if (spec->latency_ms < 0) return refuse("channel '%s': latency_ms is negative", spec->name);
+    return 0;
+}
+
+/* An any_thread channel may outlive its runtime, so its memory is not the runtime's. */
+static struct chan *chan_alloc(const weir_chan_spec *spec)
+{
+    struct chan *chan;
+
+    if (!spec->any_thread) return flow_alloc(sizeof *chan, spec->name, false);
+    chan = mem_alloc_zeroed(sizeof *chan);
+    if (!chan) return NULL;
+    lock_init(&chan->object.stable.lock);
+    chan->object.shared = true;
+    (void)snprintf(chan->object.name, sizeof chan->object.name, "%s", spec->name);
+    mem_hold();
+    return chan;
+}
+
+static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
+{
+    size_t slots = spec->capacity == WEIR_RENDEZVOUS ? 0 : spec->capacity;
+    struct chan *chan = chan_alloc(spec);
+
+    if (!chan) return -ENOMEM;
+    if (spec->capacity_max) slots = spec->capacity_max;
+    chan->any_thread = spec->any_thread;
+    if (slots > 0) {
+        chan->items = mem_alloc(slots * spec->item_bytes);
+        if (!chan->items) {
+            free_if_over(chan, true);
+            return -ENOMEM;
+        }
+    }
+    chan->slots = (uint32_t)slots;
+    chan->capacity = slots > 0 ? (uint32_t)spec->capacity : 0;
+    chan->item_bytes = (uint32_t)spec->item_bytes;
+    chan->overflow = (uint8_t)spec->overflow;
+    chan->discards = spec->on_close == WEIR_DISCARD;
+    chan->takes_work = spec->takes_work;
+    chan->counts_done = spec->counts_done;
+    chan->on_drop = spec->on_drop;
+    chan->drop_arg = spec->keep_arg;
+    chan->latency_ms = spec->latency_ms;
+    chan->mail.deliver = deliver_chan_mail;
+    list_init(&chan->senders);
+    list_init(&chan->receivers);
+    list_init(&chan->finishers);
+    list_init(&chan->ends);
+    *ret_chan = chan;
+    return 0;
+}
+
+int weir_chan_open_sized(weir_scope *scope, size_t spec_bytes, const weir_chan_spec *given,
+                         size_t item_bytes, weir_tx **ret_tx, weir_rx **ret_rx)
+{
+    struct worker *worker = worker_self();
+    struct chan_end *tx, *rx;
+    weir_chan_spec spec;
+    struct chan *chan;
+    int r;
+
+    if (!worker) return refuse_no_task("weir_chan_open");
+    scope_check(scope, "weir_chan_open");
+    spec_copy(&spec, sizeof spec, given, spec_bytes);
+    if (spec.item_bytes == 0) spec.item_bytes = item_bytes;
+    r = check_spec(&spec);
+    if (r < 0) return r;
+    r = chan_new(&spec, &chan);
+    if (r < 0) return r;
+    r = end_new(chan, true, &tx);
+    if (r < 0) goto fail_free;
+    r = end_new(chan, false, &rx);
+    if (r < 0) goto fail_tx;
+    r = scope_own(scope, worker, &chan->object.belonging, &chan_kind);
+    if (r < 0) goto fail_rx;
+    end_link(chan, tx);
+    end_link(chan, rx);
+    *ret_tx = tx->handle;
+    *ret_rx = rx->handle;
+    return 0;
+
+fail_rx:
+    end_free(rx);
+fail_tx:
+    end_free(tx);
+fail_free:
+    free_if_over(chan, true);
+    return r;
+}

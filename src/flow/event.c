@@ -1,0 +1,84 @@
+/* event.c - set or not set; those who wait go on together. */
+#include "flow/event.h"
+
+static const struct sync_kind event_kind = {
+    .belonging = {.name = "event",
+                  .signalled = sync_signalled,
+                  .release = sync_release,
+                  .describe = sync_describe},
+    .handle = HANDLE_EVENT,
+    .what = "event",
+};
+
+static const struct wait_kind wait_event = {
+    .name = "event", .abort = waiter_abort, .describe = waiter_describe};
+
+static weir_event *look_up(const weir_event *handle, const char *call)
+{
+    return flow_look_up(handle, HANDLE_EVENT, "event", call);
+}
+
+int weir_event_open(weir_scope *scope, const char *name, weir_event **ret_event)
+{
+    struct sync *sync;
+    int r =
+        sync_open(scope, &event_kind, sizeof(struct weir_event), name, "weir_event_open", &sync);
+    if (r == 0) *ret_event = sync->handle;
+    return r;
+}
+
+int weir_event_wait(weir_event *handle)
+{
+    weir_event *event = look_up(handle, "weir_event_wait");
+    struct task *self = task_self();
+    struct waiter waiter = {.item = NULL};
+    int r;
+
+    if (!self) return refuse_no_task("weir_event_wait");
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    sync_lock(&event->sync);
+    if (event->is_set) {
+        sync_unlock(&event->sync);
+    } else {
+        r = sync_wait(&event->sync, self, &waiter, &wait_event);
+    }
+    sanitize_acquire(event);
+    return r;
+}
+
+void weir_event_set(weir_event *handle)
+{
+    weir_event *event = look_up(handle, "weir_event_set");
+    if (!worker_self()) misuse("weir_event_set: called on a thread that is not the runtime's");
+    sanitize_release(event);
+    sync_lock(&event->sync);
+    event->is_set = true;
+    waiter_wake_all(&event->sync.waiters, 0);
+    sync_unlock(&event->sync);
+    worker_touched(worker_self());
+}
+
+void weir_event_reset(weir_event *handle)
+{
+    weir_event *event = look_up(handle, "weir_event_reset");
+    sync_lock(&event->sync);
+    event->is_set = false;
+    sync_unlock(&event->sync);
+}
+
+bool weir_event_is_set(weir_event *handle)
+{
+    weir_event *event = look_up(handle, "weir_event_is_set");
+    bool is_set;
+    sync_lock(&event->sync);
+    is_set = event->is_set;
+    sync_unlock(&event->sync);
+    if (is_set) sanitize_acquire(event);
+    return is_set;
+}
+
+void weir_event_close(weir_event *take_event)
+{
+    if (take_event) sync_close(take_event, &event_kind, "weir_event_close");
+}

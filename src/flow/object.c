@@ -1,0 +1,32 @@
+/* object.c - making and unmaking objects; misuse of their handles. */
+#include "flow/object.h"
+
+#include <stdio.h>
+
+void *flow_alloc(size_t bytes, const char *name, bool any_thread)
+{
+    weir_runtime *runtime = worker_self()->runtime;
+    struct flow_object *object = stable_alloc(runtime, bytes);
+    if (!object) return NULL;
+    object->shared = runtime->shared || any_thread;
+    (void)snprintf(object->name, sizeof object->name, "%s", name);
+    sanitize_forget(object);
+    return object;
+}
+
+void flow_free(struct flow_object *take_object)
+{
+    if (take_object) stable_free(&take_object->stable);
+}
+
+void flow_misused(const void *handle, const char *what, const char *call)
+{
+    if (!handle) misuse("%s: the %s is NULL", call, what);
+    misuse("%s: the %s is closed, or was given up, or its scope has ended", call, what);
+}
+
+int flow_check_name(const char *what, const char *name)
+{
+    if (!name || !*name) return refuse("%s: name is not set", what);
+    return 0;
+}

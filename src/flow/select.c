@@ -1,0 +1,409 @@
+/* select.c - one of several things, whichever can be done first.
+ *
+ * With the locks of all channels and events held (in the order of their addresses, so
+ * that two selects cannot block each other) the cases are tried in the chosen order. If
+ * none can be done, a waiter is put into every queue, the locks are let go, and the task
+ * parks. Whoever can do one of the cases claims the group (wait.h); the others are taken
+ * out again by the task itself when it goes on.
+ *
+ * Lock order: a channel's or event's lock, then a scope's or a descriptor's.
+ */
+#include <stdio.h>
+#include <weir/select.h>
+
+#include "flow/chan.h"
+#include "flow/event.h"
+#include "flow/wait.h"
+#include "rt/pollable.h"
+#include "rt/timer.h"
+
+struct selection;
+
+/* What a case needs while it waits. */
+struct case_wait {
+    struct waiter waiter;
+    struct selection *selection;
+    union {
+        struct join_wait join;
+        struct timer timer;
+        struct pollable *pollable;
+    };
+    bool enlisted;
+};
+
+struct selection {
+    struct wait_group group;
+    struct task *task;
+    weir_case *cases;
+    size_t count;
+    struct flow_object *locks[WEIR_SELECT_MAX]; /* sorted, each once */
+    size_t lock_count;
+    struct case_wait waits[WEIR_SELECT_MAX];
+};
+
+/* ---- Locks ---- */
+
+static struct flow_object *object_of(const weir_case *c)
+{
+    switch (c->kind) {
+    case WEIR_CASE_SEND_: return &chan_of_tx(c->object, "weir_select")->object;
+    case WEIR_CASE_RECV_: return &chan_of_rx(c->object, "weir_select")->object;
+    case WEIR_CASE_EVENT_: {
+        weir_event *event = flow_look_up(c->object, HANDLE_EVENT, "event", "weir_select");
+        return &event->sync.object;
+    }
+    default: return NULL;
+    }
+}
+
+/* By insertion: there are few. */
+static void note_lock(struct selection *selection, struct flow_object *object)
+{
+    size_t at = selection->lock_count;
+    while (at > 0 && selection->locks[at - 1] > object) at--;
+    if (at > 0 && selection->locks[at - 1] == object) return;
+    for (size_t i = selection->lock_count; i > at; i--) {
+        selection->locks[i] = selection->locks[i - 1];
+    }
+    selection->locks[at] = object;
+    selection->lock_count++;
+}
+
+static void lock_all(struct selection *selection) LOCK_UNCHECKED;
+static void lock_all(struct selection *selection)
+{
+    for (size_t i = 0; i < selection->lock_count; i++) flow_lock(selection->locks[i]);
+}
+
+static void unlock_all(struct selection *selection) LOCK_UNCHECKED;
+static void unlock_all(struct selection *selection)
+{
+    for (size_t i = selection->lock_count; i-- > 0;) flow_unlock(selection->locks[i]);
+}
+
+/* ---- Trying: 1 it was done, 0 it must wait, or an error ---- */
+
+static int try_send(weir_case *c, struct chan *chan)
+{
+    int r;
+    /* One that drops never waits; its hook is called without locks, so not from here. */
+    sanitize_release(chan);
+    r = chan_offer(chan, c->item, NULL);
+    if (r == CHAN_MUST_WAIT) {
+        if (chan->overflow == WEIR_WAIT) return 0;
+        chan->rejected++;
+        r = WEIR_EOVERLOAD;
+    }
+    c->result = r;
+    return 1;
+}
+
+static int try_recv(weir_case *c, struct chan *chan)
+{
+    int r = chan_take(chan, c->item);
+    if (r == CHAN_MUST_WAIT) return 0;
+    sanitize_acquire(chan);
+    c->result = r;
+    return 1;
+}
+
+static int try_join(weir_case *c, struct case_wait *wait, struct task *self)
+{
+    int r;
+
+    wait->join = (struct join_wait){.waiter = self};
+    r = task_join_begin(c->task, &wait->join, JOIN_TAKES);
+    if (r < 0 && r != WEIR_ECLOSED) return r;
+    if (r == 0) return 0;
+    c->result = r < 0 ? r : 0;
+    c->task_result = wait->join.result;
+    return 1;
+}
+
+static int try_readable(weir_case *c, struct case_wait *wait)
+{
+    bool now;
+
+    wait->pollable = pollable_of_conn(c->object, "weir_select", &now);
+    if (!wait->pollable) return WEIR_EINUSE;
+    if (!now) return 0;
+    pollable_of_conn_done(c->object);
+    wait->pollable = NULL;
+    c->result = 0;
+    return 1;
+}
+
+static int try_case(struct selection *selection, size_t index)
+{
+    weir_case *c = &selection->cases[index];
+    struct case_wait *wait = &selection->waits[index];
+
+    switch (c->kind) {
+    case WEIR_CASE_SEND_: return try_send(c, chan_of_tx(c->object, "weir_select"));
+    case WEIR_CASE_RECV_: return try_recv(c, chan_of_rx(c->object, "weir_select"));
+    case WEIR_CASE_EVENT_: {
+        weir_event *event = flow_look_up(c->object, HANDLE_EVENT, "event", "weir_select");
+        if (!event->is_set) return 0;
+        sanitize_acquire(event);
+        break;
+    }
+    case WEIR_CASE_TIMER_:
+        if (c->ms > 0) return 0;
+        break;
+    case WEIR_CASE_JOIN_: return try_join(c, wait, selection->task);
+    case WEIR_CASE_READABLE_: return try_readable(c, wait);
+    case WEIR_CASE_UNSET_: return 0;
+    }
+    c->result = 0;
+    return 1;
+}
+
+/* ---- Waiting ---- */
+
+/* A case that is not in a queue of this layer has come true. */
+static bool case_done(struct case_wait *wait, int result)
+{
+    if (!group_claim(&wait->selection->group, wait->waiter.index)) return false;
+    waiter_wake(&wait->waiter, result);
+    return true;
+}
+
+static bool task_ended(struct join_wait *join)
+{
+    return case_done(container_of(join, struct case_wait, join), 0);
+}
+
+static void time_over(struct worker *worker, struct timer *timer)
+{
+    (void)worker;
+    (void)case_done(container_of(timer, struct case_wait, timer), 0);
+}
+
+static void became_readable(struct worker *worker, void *arg)
+{
+    struct case_wait *wait = arg;
+    const weir_case *c = &wait->selection->cases[wait->waiter.index];
+    int r = 0;
+
+    callback_begin(worker);
+    if (!pollable_of_conn_readable(c->object)) {
+        r = pollable_call_when_readable(wait->pollable, became_readable, wait);
+        if (r == 0) return;
+    }
+    (void)case_done(wait, r);
+}
+
+/* Put a waiter of the case where it will be found; the locks are held. */
+static int enlist(struct selection *selection, size_t index, struct worker *worker)
+{
+    weir_case *c = &selection->cases[index];
+    struct case_wait *wait = &selection->waits[index];
+    struct flow_object *object = object_of(c);
+    int r = 0;
+
+    wait->selection = selection;
+    wait->waiter = (struct waiter){.task = selection->task,
+                                   .object = object,
+                                   .group = &selection->group,
+                                   .index = (int)index,
+                                   .item = c->item};
+    switch (c->kind) {
+    case WEIR_CASE_SEND_:
+        list_add_tail(&container_of(object, struct chan, object)->senders, &wait->waiter.node);
+        break;
+    case WEIR_CASE_RECV_:
+        list_add_tail(&container_of(object, struct chan, object)->receivers, &wait->waiter.node);
+        break;
+    case WEIR_CASE_EVENT_:
+        list_add_tail(&container_of(object, struct sync, object)->waiters, &wait->waiter.node);
+        break;
+    case WEIR_CASE_TIMER_:
+        timer_init(&wait->timer, time_over);
+        timer_arm(worker, &wait->timer,
+                  time_after_ms(worker->kernel->now_ns(worker->kernel), c->ms));
+        break;
+    case WEIR_CASE_JOIN_:
+        wait->join = (struct join_wait){.waiter = selection->task, .ended = task_ended};
+        r = task_join_begin(c->task, &wait->join, JOIN_WAITS);
+        break;
+    case WEIR_CASE_READABLE_:
+        r = pollable_call_when_readable(wait->pollable, became_readable, wait);
+        break;
+    case WEIR_CASE_UNSET_: break;
+    }
+    wait->enlisted = r == 0;
+    return r;
+}
+
+/* Take what is left of the case out again; no lock is held. */
+static void delist(struct selection *selection, size_t index, struct worker *worker)
+{
+    weir_case *c = &selection->cases[index];
+    struct case_wait *wait = &selection->waits[index];
+
+    if (wait->enlisted) {
+        switch (c->kind) {
+        case WEIR_CASE_SEND_:
+        case WEIR_CASE_RECV_:
+        case WEIR_CASE_EVENT_: (void)waiter_abort(selection->task, &wait->waiter); break;
+        case WEIR_CASE_TIMER_: timer_disarm(worker, &wait->timer); break;
+        case WEIR_CASE_JOIN_: (void)task_join_cancel(&wait->join); break;
+        case WEIR_CASE_READABLE_: (void)pollable_call_off(wait->pollable); break;
+        case WEIR_CASE_UNSET_: break;
+        }
+    }
+    if (c->kind == WEIR_CASE_READABLE_ && wait->pollable) pollable_of_conn_done(c->object);
+}
+
+static bool select_abort(struct task *task, void *object)
+{
+    struct selection *selection = object;
+    (void)task;
+    return group_claim(&selection->group, GROUP_INTERRUPTED);
+}
+
+static void select_describe(const void *object, char *text, size_t bytes)
+{
+    const struct selection *selection = object;
+    (void)snprintf(text, bytes, "one of %zu", selection->count);
+}
+
+static const struct wait_kind wait_select = {
+    .name = "select", .abort = select_abort, .describe = select_describe};
+static const struct wait_kind wait_select_work = {
+    .name = "select", .takes_work = true, .abort = select_abort, .describe = select_describe};
+
+/* ---- The call ---- */
+
+static int check_cases(const weir_case *cases, size_t count, enum weir_select_order order)
+{
+    if (count == 0 || count > WEIR_SELECT_MAX) {
+        return refuse("select: %zu cases, must be 1 to %d", count, WEIR_SELECT_MAX);
+    }
+    if (order != WEIR_FAIR && order != WEIR_IN_ORDER) return refuse("select: order is not set");
+    for (size_t i = 0; i < count; i++) {
+        if (cases[i].kind == WEIR_CASE_UNSET_) return refuse("select: case %zu is not set", i);
+        if (cases[i].kind == WEIR_CASE_SEND_ &&
+            chan_of_tx(cases[i].object, "weir_select")->overflow >= WEIR_DROP_NEWEST) {
+            return refuse("select: case %zu sends to a channel that drops, which never waits: "
+                          "send to it instead",
+                          i);
+        }
+    }
+    return 0;
+}
+
+/* Over time every case is the first to be tried alike often. */
+static size_t first_of(struct worker *worker, size_t count, enum weir_select_order order)
+{
+    if (order == WEIR_IN_ORDER || count == 1) return 0;
+    if (worker->kernel->choose) {
+        return kernel_choose(worker->kernel, CHOOSE_CASE, (unsigned)count);
+    }
+    worker->select_turn = worker->select_turn * 1664525u + 1013904223u;
+    return (size_t)(((uint64_t)worker->select_turn * count) >> 32);
+}
+
+/* The index of a case that was done at once, `count` if none could be, or an error. */
+static int try_all(struct selection *selection, size_t first)
+{
+    for (size_t i = 0; i < selection->count; i++) {
+        size_t index = first + i;
+        int r;
+        if (index >= selection->count) index -= selection->count;
+        r = try_case(selection, index);
+        if (r < 0) return r;
+        if (r > 0) return (int)index;
+    }
+    return (int)selection->count;
+}
+
+static void delist_all(struct selection *selection, struct worker *worker)
+{
+    for (size_t i = 0; i < selection->count; i++) delist(selection, i, worker);
+}
+
+static bool takes_work(const struct selection *selection)
+{
+    for (size_t i = 0; i < selection->count; i++) {
+        const weir_case *c = &selection->cases[i];
+        if (c->kind == WEIR_CASE_RECV_ && chan_of_rx(c->object, "weir_select")->takes_work) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The locks are held, and let go. */
+static int wait_for_one(struct selection *selection, struct worker *worker)
+{
+    bool work = takes_work(selection);
+    int r = work ? task_interruption(selection->task, true) : 0;
+    int winner;
+
+    for (size_t i = 0; i < selection->count && r == 0; i++) r = enlist(selection, i, worker);
+    unlock_all(selection);
+    /* A join that has ended meanwhile is found by the next look. */
+    if (r != 0 && !group_claim(&selection->group, GROUP_INTERRUPTED)) r = 0;
+    if (r == 0) r = task_park(selection->task, work ? &wait_select_work : &wait_select, selection);
+    winner = atom_load(&selection->group.winner);
+    delist_all(selection, worker);
+    if (r < 0) return r;
+    if (winner < 0) return (int)selection->count; /* look again */
+    {
+        weir_case *c = &selection->cases[winner];
+        struct case_wait *wait = &selection->waits[winner];
+        struct flow_object *object = wait->waiter.object;
+        c->result = wait->waiter.result;
+        if (c->kind == WEIR_CASE_JOIN_) c->task_result = wait->join.result;
+        if (object) sanitize_acquire(object);
+    }
+    return winner;
+}
+
+static int select_once(struct selection *selection, struct worker *worker, size_t first)
+{
+    int r;
+
+    lock_all(selection);
+    r = try_all(selection, first);
+    if (r != (int)selection->count) {
+        unlock_all(selection);
+        /* Connections that were claimed for a look are given back. */
+        delist_all(selection, worker);
+        return r;
+    }
+    return wait_for_one(selection, worker);
+}
+
+int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
+{
+    struct worker *worker = worker_self();
+    struct task *self = task_self();
+    struct selection selection;
+    int r;
+
+    if (!self) return refuse_no_task("weir_select");
+    r = check_cases(cases, count, order);
+    if (r < 0) return r;
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    selection.group.shared = worker->shared;
+    selection.task = self;
+    selection.cases = cases;
+    selection.count = count;
+    selection.lock_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct flow_object *object = object_of(&cases[i]);
+        if (object) note_lock(&selection, object);
+    }
+    do {
+        for (size_t i = 0; i < count; i++) {
+            selection.waits[i].enlisted = false;
+            selection.waits[i].pollable = NULL;
+        }
+        atom_store(&selection.group.winner, GROUP_UNDECIDED);
+        r = select_once(&selection, worker, first_of(worker, count, order));
+    } while (r == (int)count);
+    return r;
+}

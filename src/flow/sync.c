@@ -1,0 +1,103 @@
+/* sync.c - objects with a queue of waiters: how they are made, and how they end. */
+#include "flow/sync.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+int sync_open(weir_scope *scope, const struct sync_kind *kind, size_t bytes, const char *name,
+              const char *call, struct sync **ret_sync)
+{
+    struct worker *worker = worker_self();
+    struct sync *sync;
+    int r;
+
+    if (!worker) return refuse_no_task(call);
+    scope_check(scope, call);
+    r = flow_check_name(kind->what, name);
+    if (r < 0) return r;
+    sync = flow_alloc(bytes, name, false);
+    if (!sync) return -ENOMEM;
+    sync->kind = kind;
+    list_init(&sync->waiters);
+    r = handle_open(kind->handle, sync, &sync->handle);
+    if (r < 0) goto fail_free;
+    r = scope_own(scope, worker, &sync->object.belonging, &kind->belonging);
+    if (r < 0) goto fail_handle;
+    *ret_sync = sync;
+    return 0;
+
+fail_handle:
+    handle_close(sync->handle);
+fail_free:
+    flow_free(&sync->object);
+    return r;
+}
+
+/* Its scope ends, or it is closed before that: on the worker that opened it, or by mail
+ * there. */
+void sync_release(struct worker *worker, struct belonging *belonging)
+{
+    struct sync *sync = container_of(belonging, struct sync, object.belonging);
+
+    (void)worker;
+    if (!sync->object.ended) {
+        if (sync->kind->check_end) sync->kind->check_end(&sync->object);
+        handle_close(sync->handle);
+        sync_lock(sync);
+        sync->object.ended = true;
+        waiter_wake_all(&sync->waiters, WEIR_ECLOSED);
+        sync_unlock(sync);
+    }
+    /* The bit keeps others from posting mail; if some is under way, it comes back here. */
+    if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return;
+    (void)scope_forget(belonging);
+    flow_free(&sync->object);
+}
+
+void sync_signalled(struct worker *worker, struct belonging *belonging, uint8_t signals)
+{
+    (void)worker, (void)belonging, (void)signals; /* who waits is told by its own scope */
+}
+
+void sync_describe(const struct belonging *belonging, char *text, size_t bytes)
+{
+    const struct sync *sync =
+        (const struct sync *)(const void *)((const char *)belonging -
+                                            offsetof(struct sync, object.belonging));
+    (void)snprintf(text, bytes, "'%s'%s", sync->object.name,
+                   list_empty(&sync->waiters) ? "" : ", tasks wait");
+}
+
+void sync_close(const void *handle, const struct sync_kind *kind, const char *call)
+{
+    struct sync *sync = flow_look_up(handle, kind->handle, kind->what, call);
+    struct worker *worker = worker_self();
+    weir_scope *scope = sync->object.belonging.scope;
+
+    if (!worker) misuse("%s: called on a thread that is not the runtime's", call);
+    if (sync->object.belonging.worker == worker) {
+        sync_release(worker, &sync->object.belonging);
+        mail_deliver_local(worker);
+        return;
+    }
+    /* It belongs to another worker, where it lets go; until then it answers as closed. */
+    if (sync->kind->check_end) sync->kind->check_end(&sync->object);
+    handle_close(sync->handle);
+    sync_lock(sync);
+    sync->object.ended = true;
+    waiter_wake_all(&sync->waiters, WEIR_ECLOSED);
+    sync_unlock(sync);
+    scope_lock(scope);
+    belonging_mail(&sync->object.belonging, BELONGING_RELEASE);
+    scope_unlock(scope);
+}
+
+int sync_wait(struct sync *sync, struct task *self, struct waiter *waiter,
+              const struct wait_kind *kind)
+{
+    waiter->task = self;
+    waiter->object = &sync->object;
+    list_add_tail(&sync->waiters, &waiter->node);
+    sync_unlock(sync);
+    return waiter_park(self, waiter, kind);
+}

@@ -1,0 +1,86 @@
+/* wait.h - tasks that wait in a queue until something is handed to them.
+ *
+ * A waiter lies on the stack of the task that waits and is linked into a queue of an
+ * object, under the object's lock. Whoever takes it out of the queue, and may claim it,
+ * hands over what it waits for and wakes its task, exactly once. A task that waits for
+ * one of several things at once (select.c) has a waiter in each queue, all of one group:
+ * the first that is claimed decides, and the others are left alone.
+ *
+ *     LINKED ──popped and claimed──▶ woken (its memory may be gone at once)
+ *        │ ──popped, another of its group was claimed──▶ left alone
+ *        └──interrupted──▶ unlinked, nothing has moved
+ */
+#ifndef WEIR_FLOW_WAIT_H
+#define WEIR_FLOW_WAIT_H
+
+#include "base/atomic.h"
+#include "base/list.h"
+#include "flow/object.h"
+#include "rt/task.h"
+
+enum { GROUP_UNDECIDED = -1, GROUP_INTERRUPTED = -2 };
+
+/* The waiters of a task that waits for one of several things. */
+struct wait_group {
+    ATOM(int) winner; /* index of the claimed waiter, or GROUP_* */
+    bool shared;      /* several may try to claim at the same time */
+};
+
+struct waiter {
+    struct list node;
+    struct task *task;
+    struct flow_object *object; /* in whose queue it is */
+    struct wait_group *group;   /* NULL: the task waits for this alone */
+    int index;                  /* in its group */
+    int result;                 /* of the claimed one of a group */
+    void *item;                 /* where a value goes, or comes from */
+};
+
+static inline bool group_claim(struct wait_group *group, int index)
+{
+    int undecided = GROUP_UNDECIDED;
+    if (group->shared) return atom_cas(&group->winner, &undecided, index);
+    if (atom_load(&group->winner) != GROUP_UNDECIDED) return false;
+    atom_store(&group->winner, index);
+    return true;
+}
+
+/* The first waiter that may be woken, or NULL. The object's lock is held; the caller
+ * hands over what it has and calls waiter_wake. */
+static inline struct waiter *waiter_pop(struct list *queue)
+{
+    struct list *node;
+    while ((node = list_pop(queue))) {
+        struct waiter *waiter = container_of(node, struct waiter, node);
+        if (!waiter->group || group_claim(waiter->group, waiter->index)) return waiter;
+    }
+    return NULL;
+}
+
+/* The waiter that was popped goes on with `result`. Its memory may be gone after this. */
+static inline void waiter_wake(struct waiter *waiter, int result)
+{
+    waiter->result = result;
+    task_wake(waiter->task, waiter->group ? 0 : result);
+}
+
+/* Wake all that wait in the queue. */
+static inline void waiter_wake_all(struct list *queue, int result)
+{
+    struct waiter *waiter;
+    while ((waiter = waiter_pop(queue))) waiter_wake(waiter, result);
+}
+
+/* Park until the waiter is woken; it is linked, and the lock was let go. `kind` uses
+ * waiter_abort; its object is the waiter. */
+static inline int waiter_park(struct task *self, struct waiter *waiter,
+                              const struct wait_kind *kind)
+{
+    return task_park(self, kind, waiter);
+}
+
+/* For struct wait_kind. */
+bool waiter_abort(struct task *task, void *object);
+void waiter_describe(const void *object, char *text, size_t bytes);
+
+#endif

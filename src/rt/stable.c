@@ -1,0 +1,66 @@
+/* stable.c - lists of free objects by size; nothing is given back before the runtime ends. */
+#include "rt/stable.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "rt/mem.h"
+#include "rt/runtime.h"
+
+static size_t class_bytes(unsigned size_class)
+{
+    return (size_t)256 << size_class;
+}
+
+static struct stable *stable_new(weir_runtime *runtime, unsigned size_class)
+{
+    struct stable *stable = mem_alloc_zeroed(class_bytes(size_class));
+    if (!stable) return NULL;
+    lock_init(&stable->lock);
+    stable->runtime = runtime;
+    stable->size_class = size_class;
+    lock_acquire(&runtime->memory_lock);
+    stable->all_next = runtime->stables;
+    runtime->stables = stable;
+    lock_release(&runtime->memory_lock);
+    return stable;
+}
+
+void *stable_alloc(weir_runtime *runtime, size_t bytes)
+{
+    unsigned size_class = 0;
+    struct stable *stable;
+
+    assert(bytes >= sizeof *stable && bytes <= STABLE_BYTES_MAX);
+    while (class_bytes(size_class) < bytes) size_class++;
+    lock_acquire(&runtime->memory_lock);
+    stable = runtime->free_stables[size_class];
+    if (stable) runtime->free_stables[size_class] = stable->next;
+    lock_release(&runtime->memory_lock);
+    if (!stable) return stable_new(runtime, size_class);
+    /* Somebody late may look at the lock, never at more. */
+    memset((char *)stable + sizeof *stable, 0, class_bytes(size_class) - sizeof *stable);
+    return stable;
+}
+
+void stable_free(struct stable *take_stable)
+{
+    weir_runtime *runtime;
+
+    if (!take_stable) return;
+    runtime = take_stable->runtime;
+    lock_acquire(&runtime->memory_lock);
+    take_stable->next = runtime->free_stables[take_stable->size_class];
+    runtime->free_stables[take_stable->size_class] = take_stable;
+    lock_release(&runtime->memory_lock);
+}
+
+void stable_free_all(weir_runtime *runtime)
+{
+    while (runtime->stables) {
+        struct stable *stable = runtime->stables;
+        runtime->stables = stable->all_next;
+        lock_deinit(&stable->lock);
+        mem_free(stable);
+    }
+}

@@ -1,0 +1,37 @@
+/* stable.h - memory of objects that a late look may still reach after they have ended.
+ *
+ * A task that is being woken by an object may be interrupted at the same time, and then
+ * looks at the object's lock although the object has ended. So objects that tasks wait
+ * on begin with a struct stable: their memory is used again only for others that do, the
+ * lock lives as long as the runtime, and what is found there is something of its kind.
+ *
+ * Owner: the runtime. Threads: its workers.
+ */
+#ifndef WEIR_RT_STABLE_H
+#define WEIR_RT_STABLE_H
+
+#include <weir/defs.h>
+
+#include "rt/lock.h"
+
+enum { STABLE_CLASSES = 4, STABLE_BYTES_MAX = 2048 }; /* 256, 512, 1024, 2048 bytes */
+
+struct stable {
+    struct lock lock;
+    weir_runtime *runtime;
+    struct stable *next; /* in the list of free ones */
+    struct stable *all_next;
+    unsigned size_class;
+};
+
+/* An object of `bytes` that begins with a struct stable; the rest is zeroed. NULL: no
+ * memory. On a worker. */
+void *stable_alloc(weir_runtime *runtime, size_t bytes);
+
+/* The object has ended; nobody waits on it any more. Takes NULL. On a worker. */
+void stable_free(struct stable *take_stable);
+
+/* With the runtime. */
+void stable_free_all(weir_runtime *runtime);
+
+#endif

@@ -1,0 +1,49 @@
+/* flow_test.h - what the tests of the flow layer share.
+ *
+ *     FLOW_TEST(name) { ... return 0; }
+ *
+ * is a test whose body is the first task of a runtime with test_workers() workers.
+ */
+#ifndef WEIR_TESTS_FLOW_TEST_H
+#define WEIR_TESTS_FLOW_TEST_H
+
+#include <weir/weir.h>
+
+#include "harness/test.h"
+
+typedef WEIR_TX(int) int_tx;
+typedef WEIR_RX(int) int_rx;
+
+static inline int flow_test_task(void *arg)
+{
+    weir_task_fn *body = arg;
+    WEIR_DEADLINE(20000) { return (*body)(NULL); }
+    return WEIR_EREFUSED;
+}
+
+static inline int flow_test_run(weir_task_fn body)
+{
+    return weir_run(&(weir_config){.workers = test_workers(), .log_level = WEIR_LOG_OFF},
+                    flow_test_task, &body);
+}
+
+#define FLOW_TEST(name_)                            \
+    static int flow_body_##name_(void *arg);        \
+    TEST(name_)                                     \
+    {                                               \
+        CHECK_OK(flow_test_run(flow_body_##name_)); \
+    }                                               \
+    static int flow_body_##name_(__attribute__((unused)) void *arg)
+
+/* A scope of the test: its tasks stay on the worker of the one who spawns them, so that
+ * one yield lets each of them run until it waits. */
+#define FLOW_SCOPE(scope_, ret_result, ...)                                      \
+    WEIR_SCOPE(scope_, ret_result, .name = "test", .on_failure = WEIR_FAIL_FAST, \
+               .max_tasks = 2048, .overflow = WEIR_REJECT, .place = WEIR_PLACE_HERE, __VA_ARGS__)
+
+/* The same with tasks on any worker. */
+#define FLOW_SCOPE_ANYWHERE(scope_, ret_result)                                  \
+    WEIR_SCOPE(scope_, ret_result, .name = "test", .on_failure = WEIR_FAIL_FAST, \
+               .max_tasks = 2048, .overflow = WEIR_REJECT)
+
+#endif
