@@ -33,25 +33,34 @@ fail_free:
     return r;
 }
 
-/* Its scope ends, or it is closed before that: on the worker that opened it, or by mail
- * there. */
-void sync_release(struct worker *worker, struct belonging *belonging)
+/* Nobody finds it any more, and who waits is told. */
+static void end(struct sync *sync)
 {
-    struct sync *sync = container_of(belonging, struct sync, object.belonging);
+    if (sync->object.ended) return;
+    if (sync->kind->check_end) sync->kind->check_end(&sync->object);
+    handle_close(sync->handle);
+    sync_lock(sync);
+    sync->object.ended = true;
+    waiter_wake_all(&sync->waiters, WEIR_ECLOSED);
+    sync_unlock(sync);
+}
+
+bool sync_let_go(struct worker *worker, struct sync *sync)
+{
+    struct belonging *belonging = &sync->object.belonging;
 
     (void)worker;
-    if (!sync->object.ended) {
-        if (sync->kind->check_end) sync->kind->check_end(&sync->object);
-        handle_close(sync->handle);
-        sync_lock(sync);
-        sync->object.ended = true;
-        waiter_wake_all(&sync->waiters, WEIR_ECLOSED);
-        sync_unlock(sync);
-    }
+    end(sync);
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
-    if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return;
+    if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return false;
     (void)scope_forget(belonging);
     flow_free(&sync->object);
+    return true;
+}
+
+void sync_release(struct worker *worker, struct belonging *belonging)
+{
+    (void)sync_let_go(worker, container_of(belonging, struct sync, object.belonging));
 }
 
 void sync_signalled(struct worker *worker, struct belonging *belonging, uint8_t signals)
@@ -76,17 +85,12 @@ void sync_close(const void *handle, const struct sync_kind *kind, const char *ca
 
     if (!worker) misuse("%s: called on a thread that is not the runtime's", call);
     if (sync->object.belonging.worker == worker) {
-        sync_release(worker, &sync->object.belonging);
+        kind->belonging.release(worker, &sync->object.belonging);
         mail_deliver_local(worker);
         return;
     }
-    /* It belongs to another worker, where it lets go; until then it answers as closed. */
-    if (sync->kind->check_end) sync->kind->check_end(&sync->object);
-    handle_close(sync->handle);
-    sync_lock(sync);
-    sync->object.ended = true;
-    waiter_wake_all(&sync->waiters, WEIR_ECLOSED);
-    sync_unlock(sync);
+    /* It lets go on its own worker; until then it is closed already. */
+    end(sync);
     scope_lock(scope);
     belonging_mail(&sync->object.belonging, BELONGING_RELEASE);
     scope_unlock(scope);

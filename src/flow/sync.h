@@ -5,7 +5,7 @@
 #include "flow/wait.h"
 
 struct sync_kind {
-    struct belonging_kind belonging; /* the first member: its release is sync_release */
+    struct belonging_kind belonging; /* the first member */
     enum handle_kind handle;
     const char *what;                        /* "mutex" */
     void (*check_end)(struct flow_object *); /* may be NULL: nothing forbids its end now */
@@ -23,6 +23,10 @@ struct sync {
 int sync_open(weir_scope *scope, const struct sync_kind *kind, size_t bytes, const char *name,
               const char *call, struct sync **ret_sync);
 void sync_close(const void *handle, const struct sync_kind *kind, const char *call);
+
+/* What a kind's `release` does: its scope ends, or it is closed before that. True: it is
+ * free. False: mail is under way, and `release` will be called again. On its worker. */
+bool sync_let_go(struct worker *worker, struct sync *sync);
 
 /* For struct sync_kind. */
 void sync_release(struct worker *worker, struct belonging *belonging);

@@ -1,0 +1,133 @@
+/* watch_value.c - the latest value, and who waits for the next. */
+#include <errno.h>
+#include <string.h>
+#include <weir/broadcast.h>
+
+#include "flow/sync.h"
+#include "rt/mem.h"
+
+struct weir_watch {
+    struct sync sync;
+    uint64_t version;
+    size_t value_bytes;
+    unsigned char *value;
+};
+
+static const struct wait_kind wait_change = {
+    .name = "change", .abort = waiter_abort, .describe = waiter_describe};
+
+/* The memory of the object is the runtime's; the value's is its own. */
+static void watch_release(struct worker *worker, struct belonging *belonging)
+{
+    weir_watch *watch = container_of(belonging, struct weir_watch, sync.object.belonging);
+    unsigned char *value = watch->value;
+
+    if (sync_let_go(worker, &watch->sync)) mem_free(value);
+}
+
+static const struct sync_kind watch_kind = {
+    .belonging = {.name = "watch",
+                  .signalled = sync_signalled,
+                  .release = watch_release,
+                  .describe = sync_describe},
+    .handle = HANDLE_WATCH,
+    .what = "watch",
+};
+
+static weir_watch *look_up(const weir_watch *handle, const char *call)
+{
+    return flow_look_up(handle, HANDLE_WATCH, "watch", call);
+}
+
+int weir_watch_open(weir_scope *scope, const char *name, const void *value, size_t value_bytes,
+                    weir_watch **ret_watch)
+{
+    unsigned char *copy;
+    weir_watch *watch;
+    struct sync *sync;
+    int r;
+
+    if (!worker_self()) return refuse_no_task("weir_watch_open");
+    if (!value || value_bytes == 0 || value_bytes > WEIR_BROADCAST_VALUE_BYTES_MAX) {
+        return refuse("watch '%s': a first value of 1 to %d bytes must be given", name ? name : "",
+                      WEIR_BROADCAST_VALUE_BYTES_MAX);
+    }
+    copy = mem_alloc(value_bytes);
+    if (!copy) return -ENOMEM;
+    r = sync_open(scope, &watch_kind, sizeof *watch, name, "weir_watch_open", &sync);
+    if (r < 0) {
+        mem_free(copy);
+        return r;
+    }
+    memcpy(copy, value, value_bytes);
+    watch = container_of(sync, struct weir_watch, sync);
+    watch->value = copy;
+    watch->value_bytes = value_bytes;
+    watch->version = 1;
+    *ret_watch = sync->handle;
+    return 0;
+}
+
+void weir_watch_set(weir_watch *handle, const void *value)
+{
+    weir_watch *watch = look_up(handle, "weir_watch_set");
+    struct worker *worker = worker_self();
+
+    if (!worker) misuse("weir_watch_set: called on a thread that is not the runtime's");
+    sanitize_release(watch);
+    sync_lock(&watch->sync);
+    memcpy(watch->value, value, watch->value_bytes);
+    watch->version++;
+    waiter_wake_all(&watch->sync.waiters, 0);
+    sync_unlock(&watch->sync);
+    worker_touched(worker);
+}
+
+/* The lock is held. */
+static uint64_t look(const weir_watch *watch, void *ret_value)
+{
+    if (ret_value) memcpy(ret_value, watch->value, watch->value_bytes);
+    return watch->version;
+}
+
+uint64_t weir_watch_get(weir_watch *handle, void *ret_value)
+{
+    weir_watch *watch = look_up(handle, "weir_watch_get");
+    uint64_t version;
+
+    sync_lock(&watch->sync);
+    version = look(watch, ret_value);
+    sync_unlock(&watch->sync);
+    sanitize_acquire(watch);
+    return version;
+}
+
+int weir_watch_changed(weir_watch *handle, uint64_t *version, void *ret_value)
+{
+    weir_watch *watch = look_up(handle, "weir_watch_changed");
+    struct task *self = task_self();
+    int r;
+
+    if (!self) return refuse_no_task("weir_watch_changed");
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    sync_lock(&watch->sync);
+    if (watch->version <= *version) {
+        struct waiter waiter = {.item = NULL};
+        r = sync_wait(&watch->sync, self, &waiter, &wait_change);
+        if (r < 0) return r;
+        /* Woken by a change; the watch may have been closed since. */
+        watch = handle_object(handle, HANDLE_WATCH);
+        if (!watch) return WEIR_ECLOSED;
+        sync_lock(&watch->sync);
+    }
+    *version = look(watch, ret_value);
+    sync_unlock(&watch->sync);
+    sanitize_acquire(watch);
+    return 0;
+}
+
+void weir_watch_close(weir_watch *take_watch)
+{
+    if (take_watch) sync_close(take_watch, &watch_kind, "weir_watch_close");
+}
