@@ -28,6 +28,7 @@ WEIR_BEGIN
 
 #define WEIR_SELECT_MAX 64
 
+/* What a case waits for. */
 enum weir_case_kind {
     WEIR_CASE_UNSET_ = 0,
     WEIR_CASE_SEND_,

@@ -1,7 +1,7 @@
 /* broadcast_test.c - every value to each, or the latest to all. */
 #include <string.h>
 
-#include "flow_test.h"
+#include "unit/flow/flow_test.h"
 
 static const weir_broadcast_spec four = {
     .name = "news", .value_bytes = sizeof(int), .history = 4, .subscribers_max = 8};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
-#include "flow_test.h"
+#include "unit/flow/flow_test.h"
 
 static const weir_chan_spec plain = {
     .name = "plain", .capacity = 4, .overflow = WEIR_WAIT, .on_close = WEIR_DRAIN};

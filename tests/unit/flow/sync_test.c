@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "flow_test.h"
+#include "unit/flow/flow_test.h"
 
 struct shared {
     weir_mutex *mutex;
