@@ -9,6 +9,7 @@
 #include <weir/file.h>
 #include <weir/log.h>
 #include <weir/net.h>
+#include <weir/pool.h>
 #include <weir/postbox.h>
 #include <weir/runtime.h>
 #include <weir/scope.h>

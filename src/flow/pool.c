@@ -1,0 +1,532 @@
+/* pool.c - jobs for threads: handing them over, waiting, cancelling; a pool's end. */
+#include "flow/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "rt/mem.h"
+#include "rt/task.h"
+
+static struct pool *look_up(const weir_pool *handle, const char *call)
+{
+    return flow_look_up(handle, HANDLE_POOL, "pool", call);
+}
+
+/* ---- The end ---- */
+
+/* No thread is left, or those that are were given up. On the home worker. */
+static void let_go(struct pool *pool)
+{
+    bool over;
+
+    /* The bit keeps others from posting mail; if some is under way, it comes back here. */
+    if (atom_or(&pool->belonging.mail_bits, BELONGING_RELEASE) != 0) return;
+    (void)scope_forget(&pool->belonging);
+    pool_join(pool);
+    (void)pthread_mutex_lock(&pool->mutex);
+    pool->gone = true;
+    over = pool_is_over(pool);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (over) pool_free(pool);
+}
+
+static void give_up(struct pool *pool)
+{
+    int stuck;
+
+    (void)pthread_mutex_lock(&pool->mutex);
+    stuck = pool->thread_count;
+    pool->given_up = true;
+    (void)pthread_mutex_unlock(&pool->mutex);
+    log_write(pool->runtime, WEIR_LOG_ERROR, NULL,
+              "pool '%s' ends while %d of its threads are stuck in jobs; they are left alone",
+              pool->name, stuck);
+    let_go(pool);
+}
+
+static void close_time_over(struct worker *worker, struct timer *timer)
+{
+    (void)worker;
+    give_up(container_of(timer, struct pool, close_timer));
+}
+
+/* The last thread has left. */
+static void deliver_left(struct worker *worker, struct mail *mail)
+{
+    struct pool *pool = container_of(mail, struct pool, mail);
+    timer_disarm(worker, &pool->close_timer);
+    let_go(pool);
+}
+
+/* Queued jobs are told that they never happen. The mutex is held; on a worker. */
+static void discard_queued(struct pool *pool)
+{
+    for (size_t i = 0; i < pool->class_count; i++) {
+        struct pool_class *class = &pool->classes[i];
+        struct list *lists[2] = {&class->waiting, &class->queue};
+        for (int k = 0; k < 2; k++) {
+            struct list *node;
+            while ((node = list_first(lists[k]))) {
+                struct pool_job *job = container_of(node, struct pool_job, node);
+                pool_remove(pool, job);
+                class->removed++;
+                job->state = JOB_DONE;
+                job->result = WEIR_ECLOSED;
+                mail_post(job->worker, &job->mail);
+            }
+        }
+    }
+}
+
+static void begin_close(struct worker *worker, struct pool *pool)
+{
+    bool over;
+
+    pool->released = true;
+    (void)pthread_mutex_lock(&pool->mutex);
+    pool->closing = true;
+    if (pool->on_close == WEIR_DISCARD) discard_queued(pool);
+    if (pool->queued > 0) (void)pool_want_thread(pool);
+    if (pool->thread_count == 0) discard_queued(pool); /* nobody can do them */
+    (void)pthread_cond_broadcast(&pool->work);
+    over = pool->thread_count == 0;
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (over) {
+        let_go(pool);
+    } else {
+        timer_arm(worker, &pool->close_timer, time_after_ms(worker->now_ns, pool->close_ms));
+    }
+}
+
+static void pool_release(struct worker *worker, struct belonging *belonging)
+{
+    struct pool *pool = container_of(belonging, struct pool, belonging);
+
+    if (pool->released) {
+        /* Mail of the scope that was late: if everything else is over, this was awaited. */
+        bool over;
+        (void)pthread_mutex_lock(&pool->mutex);
+        over = pool->thread_count == 0 || pool->given_up;
+        (void)pthread_mutex_unlock(&pool->mutex);
+        if (over && !wheel_timer_armed(&pool->close_timer.wheel)) let_go(pool);
+        return;
+    }
+    if (pool->handle) handle_close(pool->handle);
+    pool->handle = NULL;
+    begin_close(worker, pool);
+}
+
+static void pool_signalled(struct worker *worker, struct belonging *belonging, uint8_t signals)
+{
+    (void)worker, (void)belonging, (void)signals; /* callers are told by their own scopes */
+}
+
+static void pool_describe(const struct belonging *belonging, char *text, size_t bytes)
+{
+    const struct pool *pool = (const struct pool *)(const void *)((const char *)belonging -
+                                                                  offsetof(struct pool, belonging));
+    (void)snprintf(text, bytes, "'%s', %d of %d threads, %zu queued, %d run, %zu orphans",
+                   pool->name, pool->thread_count, pool->threads_max, pool->queued, pool->busy,
+                   pool->orphan_count);
+}
+
+static const struct belonging_kind pool_kind = {
+    .name = "pool",
+    .signalled = pool_signalled,
+    .release = pool_release,
+    .describe = pool_describe,
+};
+
+/* ---- Opening ---- */
+
+static int check_classes(const weir_pool_spec *spec)
+{
+    if (spec->class_count == 0 || !spec->classes) {
+        return refuse("pool '%s': classes is not set", spec->name);
+    }
+    if (spec->class_count > WEIR_POOL_CLASSES_MAX) {
+        return refuse("pool '%s': %zu classes, at most %d", spec->name, spec->class_count,
+                      WEIR_POOL_CLASSES_MAX);
+    }
+    for (size_t i = 0; i < spec->class_count; i++) {
+        const weir_pool_class *class = &spec->classes[i];
+        if (!class->name || !*class->name) {
+            return refuse("pool '%s': name of class %zu is not set", spec->name, i);
+        }
+        if (class->weight == 0 || class->weight > 1000) {
+            return refuse("pool '%s': weight of class '%s' is %u, must be 1 to 1000", spec->name,
+                          class->name, class->weight);
+        }
+        if (class->queue_max == 0) {
+            return refuse("pool '%s': queue_max of class '%s' is not set", spec->name, class->name);
+        }
+        if (class->running_max < 0) {
+            return refuse("pool '%s': running_max of class '%s' is negative", spec->name,
+                          class->name);
+        }
+    }
+    return 0;
+}
+
+static int check_spec(const weir_pool_spec *spec)
+{
+    int r = flow_check_name("pool", spec->name);
+    if (r < 0) return r;
+    if (spec->threads_max < 1 || spec->threads_max > WEIR_POOL_THREADS_MAX) {
+        return refuse("pool '%s': threads_max is %d, must be 1 to %d", spec->name,
+                      spec->threads_max, WEIR_POOL_THREADS_MAX);
+    }
+    if (spec->threads_min < 0 || spec->threads_min > spec->threads_max) {
+        return refuse("pool '%s': threads_min is not within 0 and threads_max", spec->name);
+    }
+    if (spec->threads_limit &&
+        (spec->threads_limit < spec->threads_max || spec->threads_limit > WEIR_POOL_THREADS_MAX)) {
+        return refuse("pool '%s': threads_limit is less than threads_max, or more than %d",
+                      spec->name, WEIR_POOL_THREADS_MAX);
+    }
+    if (spec->overflow == WEIR_OVERFLOW_UNSET) {
+        return refuse("pool '%s': overflow is not set", spec->name);
+    }
+    if (spec->overflow != WEIR_WAIT && spec->overflow != WEIR_REJECT) {
+        return refuse("pool '%s': overflow must be WEIR_WAIT or WEIR_REJECT", spec->name);
+    }
+    if (spec->on_close != WEIR_DRAIN && spec->on_close != WEIR_DISCARD) {
+        return refuse("pool '%s': on_close is not set", spec->name);
+    }
+    if (spec->idle_ms < 0 || spec->cancel_ms < 0 || spec->close_ms < 0) {
+        return refuse("pool '%s': a time is negative", spec->name);
+    }
+    return check_classes(spec);
+}
+
+static int pool_new(const weir_pool_spec *spec, struct worker *worker, struct pool **ret_pool)
+{
+    int limit = spec->threads_limit ? spec->threads_limit : spec->threads_max;
+    struct pool *pool = mem_alloc_zeroed(sizeof *pool);
+    pthread_condattr_t attributes;
+
+    if (!pool) return -ENOMEM;
+    pool->threads = mem_alloc_zeroed((size_t)limit * sizeof *pool->threads);
+    if (!pool->threads) {
+        mem_free(pool);
+        return -ENOMEM;
+    }
+    (void)snprintf(pool->name, sizeof pool->name, "%s", spec->name);
+    pool->kernel = worker->kernel;
+    pool->runtime = worker->runtime;
+    pool->mail.deliver = deliver_left;
+    timer_init(&pool->close_timer, close_time_over);
+    (void)pthread_mutex_init(&pool->mutex, NULL);
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&pool->work, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    pool->class_count = spec->class_count;
+    for (size_t i = 0; i < spec->class_count; i++) {
+        struct pool_class *class = &pool->classes[i];
+        class->spec = spec->classes[i];
+        if (class->spec.running_max == 0) class->spec.running_max = limit;
+        list_init(&class->queue);
+        list_init(&class->waiting);
+    }
+    pool->overflow = spec->overflow;
+    pool->on_close = spec->on_close;
+    pool->threads_min = spec->threads_min;
+    pool->threads_max = spec->threads_max;
+    pool->threads_limit = limit;
+    pool->idle_ms = spec->idle_ms ? spec->idle_ms : WEIR_POOL_IDLE_MS_DEFAULT;
+    pool->cancel_ms = spec->cancel_ms;
+    pool->close_ms = spec->close_ms ? spec->close_ms : WEIR_POOL_CLOSE_MS_DEFAULT;
+    list_init(&pool->running);
+    list_init(&pool->orphans);
+    mem_hold();
+    *ret_pool = pool;
+    return 0;
+}
+
+int weir_pool_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pool_spec *given,
+                         weir_pool **ret_pool)
+{
+    struct worker *worker = worker_self();
+    weir_pool_spec spec;
+    struct pool *pool;
+    int r;
+
+    if (!worker) return refuse_no_task("weir_pool_open");
+    scope_check(scope, "weir_pool_open");
+    spec_copy(&spec, sizeof spec, given, spec_bytes);
+    r = check_spec(&spec);
+    if (r < 0) return r;
+    r = pool_new(&spec, worker, &pool);
+    if (r < 0) return r;
+    r = handle_open(HANDLE_POOL, pool, &pool->handle);
+    if (r < 0) goto fail_free;
+    r = scope_own(scope, worker, &pool->belonging, &pool_kind);
+    if (r < 0) goto fail_handle;
+    *ret_pool = pool->handle;
+    return 0;
+
+fail_handle:
+    handle_close(pool->handle);
+fail_free:
+    pool_free(pool);
+    return r;
+}
+
+void weir_pool_close(weir_pool *take_pool)
+{
+    struct worker *worker = worker_self();
+    struct pool *pool;
+    weir_scope *scope;
+
+    if (!take_pool) return;
+    pool = look_up(take_pool, "weir_pool_close");
+    if (!worker) misuse("weir_pool_close: called on a thread that is not the runtime's");
+    handle_close(take_pool);
+    pool->handle = NULL;
+    scope = pool->belonging.scope;
+    scope_lock(scope);
+    belonging_mail(&pool->belonging, BELONGING_RELEASE);
+    scope_unlock(scope);
+}
+
+/* ---- Running a job ---- */
+
+static void deliver_done(struct worker *worker, struct mail *mail)
+{
+    struct pool_job *job = container_of(mail, struct pool_job, mail);
+    timer_disarm(worker, &job->grace);
+    sanitize_acquire(job);
+    task_wake(job->caller, 0);
+}
+
+/* The caller goes on, the job runs on. The mutex is held. */
+static void become_orphan(struct pool *pool, struct pool_job *job)
+{
+    job->state = JOB_ORPHAN;
+    job->caller = NULL;
+    list_remove(&job->node);
+    list_add_tail(&pool->orphans, &job->node);
+    pool->orphan_count++;
+    pool->classes[job->class_index].orphaned++;
+    pool->callers--;
+}
+
+/* A cancelled caller has waited long enough for its job. */
+static void grace_over(struct worker *worker, struct timer *timer)
+{
+    struct pool_job *job = container_of(timer, struct pool_job, grace);
+    struct pool *pool = job->pool;
+    struct task *caller = job->caller;
+    bool orphan;
+
+    (void)worker;
+    (void)pthread_mutex_lock(&pool->mutex);
+    orphan = job->state == JOB_RUNNING;
+    if (orphan) become_orphan(pool, job);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (orphan) task_wake(caller, task_interruption(caller, false));
+}
+
+/* True: the caller goes on; the job was removed, or has become an orphan. */
+static bool job_abort(struct task *task, void *object)
+{
+    struct pool_job *job = object;
+    struct pool *pool = job->pool;
+    bool leaves = false;
+
+    (void)pthread_mutex_lock(&pool->mutex);
+    switch (job->state) {
+    case JOB_WAITING:
+    case JOB_QUEUED:
+        pool_remove(pool, job);
+        pool->classes[job->class_index].removed++;
+        pool_job_free_locked(pool, job);
+        pool->callers--; /* not the last use: the pool has jobs queued, so it is not gone */
+        leaves = true;
+        break;
+    case JOB_RUNNING:
+        atom_store_release(&job->told, true);
+        if (pool->cancel_ms == 0) {
+            become_orphan(pool, job);
+            leaves = true;
+        } else if (!wheel_timer_armed(&job->grace.wheel)) {
+            struct worker *worker = atom_load(&task->home);
+            timer_arm(worker, &job->grace, time_after_ms(worker->now_ns, pool->cancel_ms));
+        }
+        break;
+    case JOB_DONE:
+    case JOB_ORPHAN: break;
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return leaves;
+}
+
+static void job_describe(const void *object, char *text, size_t bytes)
+{
+    const struct pool_job *job = object;
+    (void)snprintf(text, bytes, "'%s', class '%s'", job->pool->name,
+                   job->pool->classes[job->class_index].spec.name);
+}
+
+static const struct wait_kind wait_job = {
+    .name = "pool", .abort = job_abort, .describe = job_describe};
+
+static struct pool_job *job_new(struct pool *pool, size_t bytes)
+{
+    struct pool_job *job = NULL;
+
+    if (bytes <= POOL_INLINE_BYTES) {
+        (void)pthread_mutex_lock(&pool->mutex);
+        job = pool->free_jobs;
+        if (job) {
+            pool->free_jobs = (struct pool_job *)(void *)job->node.next;
+            pool->free_job_count--;
+        }
+        (void)pthread_mutex_unlock(&pool->mutex);
+    }
+    if (!job) job = mem_alloc(sizeof *job + (bytes > POOL_INLINE_BYTES ? bytes : 0));
+    if (!job) return NULL;
+    job->data = bytes > POOL_INLINE_BYTES ? (void *)(job + 1) : job->inline_data;
+    return job;
+}
+
+/* The mutex is held. */
+static int submit(struct pool *pool, struct pool_job *job)
+{
+    struct pool_class *class = &pool->classes[job->class_index];
+    int r;
+
+    if (pool->closing) return WEIR_ECLOSED;
+    if (class->queued >= class->spec.queue_max) {
+        if (pool->overflow == WEIR_REJECT) {
+            class->rejected++;
+            return WEIR_EOVERLOAD;
+        }
+        job->state = JOB_WAITING;
+        list_add_tail(&class->waiting, &job->node);
+        return 0;
+    }
+    pool_enqueue(pool, job);
+    r = pool_want_thread(pool);
+    if (r < 0) pool_remove(pool, job);
+    return r;
+}
+
+static int check_run(const struct pool *pool, unsigned class_index, weir_pool_fn fn,
+                     const void *data, size_t bytes)
+{
+    if (class_index >= pool->class_count) {
+        return refuse("pool '%s': there is no class %u", pool->name, class_index);
+    }
+    if (!fn) return refuse("pool '%s': fn is NULL", pool->name);
+    if (bytes > WEIR_POOL_DATA_BYTES_MAX || (bytes > 0 && !data)) {
+        return refuse("pool '%s': %zu bytes of data, at most %d, not NULL", pool->name, bytes,
+                      WEIR_POOL_DATA_BYTES_MAX);
+    }
+    return 0;
+}
+
+int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void *data,
+                  size_t bytes)
+{
+    struct pool *pool = look_up(handle, "weir_pool_run");
+    struct worker *worker = worker_self();
+    struct task *self = task_self();
+    struct pool_job *job;
+    bool over;
+    int r;
+
+    if (!self) return refuse_no_task("weir_pool_run");
+    r = check_run(pool, class_index, fn, data, bytes);
+    if (r < 0) return r;
+    r = task_enter(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    job = job_new(pool, bytes);
+    if (!job) return -ENOMEM;
+    job->pool = pool;
+    job->class_index = class_index;
+    atom_store(&job->told, false);
+    job->fn = fn;
+    job->caller = self;
+    job->worker = worker;
+    job->mail.deliver = deliver_done;
+    timer_init(&job->grace, grace_over);
+    job->queued_ns = worker->now_ns;
+    job->bytes = bytes;
+    list_init(&job->node);
+    if (bytes > 0) memcpy(job->data, data, bytes);
+    sanitize_release(job);
+    (void)pthread_mutex_lock(&pool->mutex);
+    r = submit(pool, job);
+    if (r < 0) {
+        pool_job_free_locked(pool, job);
+    } else {
+        pool->callers++;
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (r < 0) return r;
+    r = task_park(self, &wait_job, job);
+    if (r < 0) return r; /* the job is not ours any more */
+    r = job->result;
+    if (bytes > 0) memcpy(data, job->data, bytes);
+    (void)pthread_mutex_lock(&pool->mutex);
+    pool_job_free_locked(pool, job);
+    pool->callers--;
+    over = pool_is_over(pool);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (over) pool_free(pool); /* its scope has ended while we were on our way back */
+    return r;
+}
+
+/* ---- Changing and looking ---- */
+
+int weir_pool_resize(weir_pool *handle, int threads_max)
+{
+    struct pool *pool = look_up(handle, "weir_pool_resize");
+
+    if (threads_max < 1 || threads_max < pool->threads_min || threads_max > pool->threads_limit) {
+        return refuse("pool '%s': threads_max %d is not within threads_min, %d, and threads_limit, "
+                      "%d",
+                      pool->name, threads_max, pool->threads_min, pool->threads_limit);
+    }
+    (void)pthread_mutex_lock(&pool->mutex);
+    pool->threads_max = threads_max;
+    while (pool->thread_count < pool->threads_max &&
+           (size_t)pool->thread_count < (size_t)pool->busy + pool->queued) {
+        int before = pool->thread_count;
+        (void)pool_want_thread(pool);
+        if (pool->thread_count == before) break;
+    }
+    (void)pthread_cond_broadcast(&pool->work); /* those that are too many end */
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return 0;
+}
+
+int weir_pool_figures_of(weir_pool *handle, unsigned class_index, weir_pool_figures *ret_figures)
+{
+    struct pool *pool = look_up(handle, "weir_pool_figures_of");
+    const struct pool_class *class;
+
+    if (class_index >= pool->class_count) {
+        return refuse("pool '%s': there is no class %u", pool->name, class_index);
+    }
+    (void)pthread_mutex_lock(&pool->mutex);
+    class = &pool->classes[class_index];
+    *ret_figures = (weir_pool_figures){
+        .queued = class->queued,
+        .queued_max = class->queued_max,
+        .running = class->running,
+        .finished = class->finished,
+        .rejected = class->rejected,
+        .removed = class->removed,
+        .orphaned = class->orphaned,
+        .threads = pool->thread_count,
+        .orphans = pool->orphan_count,
+    };
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return 0;
+}

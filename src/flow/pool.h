@@ -1,0 +1,115 @@
+/* pool.h - what a pool is inside.
+ *
+ * Its mutex covers everything; it is a real one, since the pool's threads are not workers.
+ * Held for a few lines, never while a job runs.
+ *
+ * Invariants: a job is in its class's queue, or in `running`, or in `orphans`, or it is its
+ * caller's; `busy` counts jobs that run, orphans included; the pool's memory is freed by
+ * the last that uses it (pool_is_over): its scope, a caller that has not gone on yet, or a
+ * thread that was stuck when the scope ended.
+ */
+#ifndef WEIR_FLOW_POOL_H
+#define WEIR_FLOW_POOL_H
+
+#include <pthread.h>
+#include <weir/pool.h>
+
+#include "flow/object.h"
+#include "rt/timer.h"
+
+/*   WAITING ──room in its queue──▶ QUEUED ──a thread──▶ RUNNING ──▶ DONE
+ *      └──────── cancelled: removed ───┘                   └──cancelled──▶ ORPHAN      */
+enum pool_job_state { JOB_WAITING, JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_ORPHAN };
+
+enum { POOL_INLINE_BYTES = 128 };
+
+struct pool;
+
+struct pool_job {
+    struct list node;
+    struct pool *pool;
+    unsigned class_index;
+    enum pool_job_state state;
+    ATOM(bool) told; /* the caller has been cancelled */
+    weir_pool_fn fn;
+    int result;
+    struct task *caller; /* NULL: has gone on */
+    struct worker *worker;
+    struct mail mail;
+    struct timer grace; /* on the caller's worker, while it waits although it is cancelled */
+    int64_t queued_ns;
+    size_t bytes;
+    void *data; /* inline_data, or behind the job */
+    unsigned char inline_data[POOL_INLINE_BYTES] __attribute__((aligned(16)));
+};
+
+struct pool_class {
+    weir_pool_class spec;
+    struct list queue;
+    struct list waiting; /* jobs for which the queue has no room yet (WEIR_WAIT) */
+    uint64_t pass;       /* of stride scheduling: the class with the smallest goes next */
+    size_t queued, queued_max, running;
+    uint64_t finished, rejected, removed, orphaned;
+};
+
+struct pool_thread {
+    struct pool *pool;
+    pthread_t thread;
+    bool started;
+    bool left;
+};
+
+struct pool {
+    struct belonging belonging;
+    void *handle;
+    char name[FLOW_NAME_BYTES];
+    const struct kernel *kernel;
+    weir_runtime *runtime;
+    struct mail mail; /* the last thread has left */
+    struct timer close_timer;
+    bool released; /* its scope wants it to end */
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work;
+    struct pool_class classes[WEIR_POOL_CLASSES_MAX];
+    size_t class_count;
+    uint64_t pass; /* of the class that was served last */
+    enum weir_overflow overflow;
+    enum weir_on_close on_close;
+    int threads_min, threads_max, threads_limit;
+    int64_t idle_ms, cancel_ms, close_ms;
+    int thread_count, idle_count, busy;
+    size_t queued; /* in all classes */
+    struct list running;
+    struct list orphans;
+    size_t orphan_count;
+    size_t callers; /* tasks that are inside weir_pool_run */
+    bool closing;
+    bool given_up; /* threads were stuck at the end */
+    bool gone;     /* its scope has let it go */
+    struct pool_job *free_jobs;
+    unsigned free_job_count;
+    struct pool_thread *threads; /* threads_limit of them */
+};
+
+/* ---- pool_threads.c ---- */
+
+/* There is one more job: wake a thread for it, or start one. The mutex is held.
+ * -EAGAIN: there is none and none can be had. */
+int pool_want_thread(struct pool *pool);
+/* The mutex is held. */
+void pool_job_free_locked(struct pool *pool, struct pool_job *job);
+/* The mutex is held: does nobody use the pool any more? Then the caller frees it. */
+static inline bool pool_is_over(const struct pool *pool)
+{
+    return pool->gone && pool->callers == 0 && pool->thread_count == 0;
+}
+void pool_free(struct pool *pool);
+/* Join threads that have left. Not under the mutex; on a worker. */
+void pool_join(struct pool *pool);
+/* Put the job into its class's queue. The mutex is held. */
+void pool_enqueue(struct pool *pool, struct pool_job *job);
+/* Take it out of whatever list it is in before it runs. The mutex is held. */
+void pool_remove(struct pool *pool, struct pool_job *job);
+
+#endif

@@ -1,0 +1,404 @@
+/* pool_test.c - threads for work: results, bounds, classes, cancelling, ending. */
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/atomic.h"
+#include "unit/flow/flow_test.h"
+
+static const weir_pool_class one_class[] = {{.name = "work", .weight = 1, .queue_max = 64}};
+static const weir_pool_spec two_threads = {.name = "pool",
+                                           .threads_max = 2,
+                                           .overflow = WEIR_REJECT,
+                                           .on_close = WEIR_DRAIN,
+                                           .classes = one_class,
+                                           .class_count = 1};
+
+struct sum {
+    int a, b, sum;
+};
+
+static int add(void *data)
+{
+    struct sum *sum = data;
+    sum->sum = sum->a + sum->b;
+    return sum->sum < 0 ? -ERANGE : 0;
+}
+
+FLOW_TEST(pool_returns_what_the_job_returned_and_left)
+{
+    weir_pool *pool;
+    int result;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        struct sum sum = {.a = 2, .b = 3};
+        CHECK_OK(weir_pool_open(scope, &two_threads, &pool));
+        CHECK_OK(weir_pool_run(pool, 0, add, &sum, sizeof sum));
+        CHECK_INT(sum.sum, ==, 5);
+        sum.a = -9;
+        CHECK_INT(weir_pool_run(pool, 0, add, &sum, sizeof sum), ==, -ERANGE);
+        CHECK_INT(weir_pool_run(pool, 1, add, &sum, sizeof sum), ==, WEIR_EREFUSED);
+        CHECK_INT(weir_pool_run(pool, 0, NULL, &sum, sizeof sum), ==, WEIR_EREFUSED);
+    }
+    return result;
+}
+
+FLOW_TEST(pool_spec_names_what_is_missing_or_contradicts)
+{
+    static const weir_pool_class no_weight[] = {{.name = "c", .queue_max = 1}};
+    static const weir_pool_class no_queue[] = {{.name = "c", .weight = 1}};
+    static const weir_pool_class no_name[] = {{.weight = 1, .queue_max = 1}};
+    weir_pool_spec specs[10];
+    static const char *const why[10] = {"name",        "threads_max", "overflow",  "on_close",
+                                        "classes",     "weight",      "queue_max", "name of",
+                                        "threads_min", "must be"};
+    int result;
+
+    for (int i = 0; i < 10; i++) specs[i] = two_threads;
+    specs[0].name = NULL;
+    specs[1].threads_max = 0;
+    specs[2].overflow = WEIR_OVERFLOW_UNSET;
+    specs[3].on_close = WEIR_ON_CLOSE_UNSET;
+    specs[4].class_count = 0;
+    specs[5].classes = no_weight;
+    specs[6].classes = no_queue;
+    specs[7].classes = no_name;
+    specs[8].threads_min = 3;
+    specs[9].overflow = WEIR_DROP_OLDEST;
+    FLOW_SCOPE(scope, &result)
+    {
+        for (int i = 0; i < 10; i++) {
+            weir_pool *pool;
+            test_note("row %d", i);
+            CHECK_INT(weir_pool_open(scope, &specs[i], &pool), ==, WEIR_EREFUSED);
+            CHECK(strstr(weir_why(), why[i]) != NULL);
+        }
+    }
+    return result;
+}
+
+/* ---- Jobs that wait until the test lets them go ---- */
+
+struct gate {
+    ATOM(int) entered, told, left;
+    ATOM(bool) open;
+};
+
+struct passage {
+    struct gate *gate;
+    int *order; /* where to note it, or NULL */
+    int number;
+};
+
+static void pause_a_moment(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+static int pass(void *data)
+{
+    struct passage *passage = data;
+    (void)atom_add(&passage->gate->entered, 1);
+    for (int i = 0; i < 50000 && !atom_load_acquire(&passage->gate->open); i++) {
+        if (weir_pool_told()) {
+            (void)atom_add(&passage->gate->told, 1);
+            break;
+        }
+        pause_a_moment();
+    }
+    (void)atom_add(&passage->gate->left, 1);
+    return 0;
+}
+
+struct call {
+    weir_pool *pool;
+    unsigned class_index;
+    struct passage passage;
+    int expected;
+};
+
+static int run_passage(void *arg)
+{
+    struct call *call = arg;
+    int r =
+        weir_pool_run(call->pool, call->class_index, pass, &call->passage, sizeof call->passage);
+    CHECK_INT(r, ==, call->expected);
+    return 0;
+}
+
+static void await(ATOM(int) * count, int wanted)
+{
+    while (atom_load_acquire(count) < wanted) CHECK_OK(weir_sleep(1));
+}
+
+FLOW_TEST(pool_bounds_its_queue_and_removes_cancelled_jobs)
+{
+    static const weir_pool_class short_queue[] = {{.name = "work", .weight = 1, .queue_max = 2}};
+    weir_pool_spec spec = two_threads;
+    static struct gate gate;
+    weir_pool_figures figures;
+    weir_pool *pool;
+    int result, r = 0;
+
+    memset(&gate, 0, sizeof gate);
+    spec.threads_max = 1;
+    spec.classes = short_queue;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct call call = {.passage = {.gate = &gate}};
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        call.pool = pool;
+        CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+        await(&gate.entered, 1);
+        CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+        CHECK_OK(weir_yield());
+        WEIR_DEADLINE(5) { r = weir_pool_run(pool, 0, pass, &call.passage, sizeof call.passage); }
+        CHECK_INT(r, ==, WEIR_ETIMEDOUT); /* it was queued: it never happens */
+        CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+        CHECK_OK(weir_yield());
+        CHECK_INT(weir_pool_run(pool, 0, pass, &call.passage, sizeof call.passage), ==,
+                  WEIR_EOVERLOAD);
+        CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
+        CHECK_INT(figures.queued, ==, 2);
+        CHECK_INT(figures.rejected, ==, 1);
+        CHECK_INT(figures.removed, ==, 1);
+        atom_store_release(&gate.open, true);
+    }
+    CHECK_OK(result);
+    CHECK_INT(atom_load(&gate.left), ==, 3);
+    return 0;
+}
+
+FLOW_TEST(pool_tells_running_jobs_and_waits_for_them_within_its_grace)
+{
+    weir_pool_spec spec = two_threads;
+    static struct gate gate;
+    weir_pool_figures figures;
+    weir_pool *pool;
+    int result, r = 0;
+
+    memset(&gate, 0, sizeof gate);
+    spec.cancel_ms = 10000;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct passage passage = {.gate = &gate};
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        WEIR_DEADLINE(20) { r = weir_pool_run(pool, 0, pass, &passage, sizeof passage); }
+        CHECK_INT(r, ==, 0); /* it ended because it was told, and was awaited */
+        CHECK_INT(atom_load(&gate.told), ==, 1);
+        CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
+        CHECK_INT(figures.orphaned, ==, 0);
+    }
+    return result;
+}
+
+FLOW_TEST(pool_makes_an_orphan_of_a_job_that_outlives_its_caller)
+{
+    static struct gate gate;
+    weir_pool_figures figures;
+    weir_pool *pool;
+    int result, r = 0;
+
+    memset(&gate, 0, sizeof gate);
+    FLOW_SCOPE(scope, &result)
+    {
+        struct passage passage = {.gate = &gate};
+        CHECK_OK(weir_pool_open(scope, &two_threads, &pool));
+        WEIR_DEADLINE(20) { r = weir_pool_run(pool, 0, pass, &passage, sizeof passage); }
+        CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+        CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
+        CHECK_INT(figures.orphaned, ==, 1);
+    } /* waits for it: it is told, and ends */
+    CHECK_OK(result);
+    CHECK_INT(atom_load(&gate.left), ==, 1);
+    return 0;
+}
+
+/* ---- Classes ---- */
+
+static ATOM(int) bulk_done, bulk_done_before_user;
+
+static int do_bulk(void *data)
+{
+    (void)data;
+    pause_a_moment();
+    (void)atom_add(&bulk_done, 1);
+    return 0;
+}
+
+static int do_user(void *data)
+{
+    (void)data;
+    int before = atom_load(&bulk_done);
+    if (before > atom_load(&bulk_done_before_user)) atom_store(&bulk_done_before_user, before);
+    return 0;
+}
+
+static int run_bulk(void *arg)
+{
+    return weir_pool_run(*(weir_pool **)arg, 0, do_bulk, NULL, 0);
+}
+
+FLOW_TEST(pool_with_a_saturated_bulk_class_still_serves_the_other_at_once)
+{
+    enum { BULK = 400 };
+    static const weir_pool_class classes[] = {
+        {.name = "bulk", .weight = 1, .queue_max = BULK},
+        {.name = "user", .weight = 10, .queue_max = 8},
+    };
+    weir_pool_spec spec = two_threads;
+    weir_pool *pool;
+    int result;
+
+    atom_store(&bulk_done, 0);
+    spec.classes = classes;
+    spec.class_count = 2;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        for (int i = 0; i < BULK; i++) CHECK_OK(weir_spawn(scope, run_bulk, &pool, sizeof pool));
+        CHECK_OK(weir_yield());
+        for (int i = 0; i < 10; i++) {
+            int before = atom_load(&bulk_done);
+            int between;
+            atom_store(&bulk_done_before_user, 0);
+            CHECK_OK(weir_pool_run(pool, 1, do_user, NULL, 0));
+            between = atom_load(&bulk_done_before_user) - before;
+            /* At most those that ran already, and one that a thread had just taken. */
+            CHECK_INT(between, <=, 4);
+        }
+        CHECK_INT(atom_load(&bulk_done), <, BULK);
+    }
+    return result;
+}
+
+FLOW_TEST(pool_class_limit_keeps_threads_for_the_others)
+{
+    static const weir_pool_class classes[] = {
+        {.name = "bulk", .weight = 100, .queue_max = 16, .running_max = 1},
+        {.name = "user", .weight = 1, .queue_max = 16},
+    };
+    weir_pool_spec spec = two_threads;
+    static struct gate gate;
+    weir_pool *pool;
+    int result;
+
+    memset(&gate, 0, sizeof gate);
+    spec.classes = classes;
+    spec.class_count = 2;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct call call = {.class_index = 0, .passage = {.gate = &gate}};
+        struct sum sum = {.a = 1, .b = 1};
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        call.pool = pool;
+        for (int i = 0; i < 4; i++) CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+        await(&gate.entered, 1);
+        CHECK_OK(weir_pool_run(pool, 1, add, &sum, sizeof sum));
+        CHECK_INT(atom_load(&gate.entered), ==, 1);
+        atom_store_release(&gate.open, true);
+    }
+    return result;
+}
+
+/* ---- Ending, resizing ---- */
+
+FLOW_TEST(pool_discards_queued_jobs_at_its_end_when_its_spec_says_so)
+{
+    weir_pool_spec spec = two_threads;
+    static struct gate gate;
+    weir_pool *pool;
+    int result, inner;
+
+    memset(&gate, 0, sizeof gate);
+    spec.threads_max = 1;
+    spec.on_close = WEIR_DISCARD;
+    FLOW_SCOPE(scope, &result)
+    {
+        FLOW_SCOPE(owner, &inner)
+        {
+            struct call call = {.passage = {.gate = &gate}};
+            CHECK_OK(weir_pool_open(owner, &spec, &pool));
+            call.pool = pool;
+            CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+            await(&gate.entered, 1);
+            call.expected = WEIR_ECLOSED;
+            CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+            CHECK_OK(weir_yield());
+            weir_pool_close(pool);
+            CHECK_OK(weir_yield());
+            CHECK_OK(weir_sleep(1));
+            atom_store_release(&gate.open, true);
+        }
+        CHECK_OK(inner);
+    }
+    return result;
+}
+
+FLOW_TEST(pool_resize_starts_and_ends_threads)
+{
+    weir_pool_spec spec = two_threads;
+    static struct gate gate;
+    weir_pool_figures figures;
+    weir_pool *pool;
+    int result;
+
+    memset(&gate, 0, sizeof gate);
+    spec.threads_max = 1;
+    spec.threads_limit = 4;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct call call = {.passage = {.gate = &gate}};
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        call.pool = pool;
+        for (int i = 0; i < 4; i++) CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+        await(&gate.entered, 1);
+        CHECK_OK(weir_pool_resize(pool, 4));
+        await(&gate.entered, 4);
+        CHECK_INT(weir_pool_resize(pool, 5), ==, WEIR_EREFUSED);
+        CHECK_INT(weir_pool_resize(pool, 0), ==, WEIR_EREFUSED);
+        CHECK_OK(weir_pool_resize(pool, 1));
+        atom_store_release(&gate.open, true);
+        do {
+            CHECK_OK(weir_sleep(1));
+            CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
+        } while (figures.threads > 1);
+    }
+    return result;
+}
+
+static int run_many(void *arg)
+{
+    weir_pool *pool = *(weir_pool **)arg;
+    for (int i = 0; i < 30; i++) {
+        struct sum sum = {.a = i, .b = 1};
+        int r = weir_pool_run(pool, 0, add, &sum, sizeof sum);
+        if (r < 0) return r;
+        CHECK_INT(sum.sum, ==, i + 1);
+    }
+    return 0;
+}
+
+FLOW_TEST(pool_that_waits_for_room_serves_many_callers)
+{
+    static const weir_pool_class tiny[] = {{.name = "work", .weight = 1, .queue_max = 1}};
+    weir_pool_spec spec = two_threads;
+    weir_pool_figures figures;
+    weir_pool *pool;
+    int result;
+
+    spec.overflow = WEIR_WAIT;
+    spec.classes = tiny;
+    FLOW_SCOPE_ANYWHERE(scope, &result)
+    {
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        for (int i = 0; i < 50; i++) CHECK_OK(weir_spawn(scope, run_many, &pool, sizeof pool));
+        CHECK_OK(weir_scope_join(scope));
+        CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
+        CHECK_INT(figures.finished, ==, 1500);
+        CHECK_INT(figures.queued_max, ==, 1);
+    }
+    return result;
+}
