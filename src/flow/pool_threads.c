@@ -145,14 +145,11 @@ static bool has_work(const struct pool *pool)
 /* Wait for work. False: there was none for so long that the thread is not needed. */
 static bool wait_for_work(struct pool *pool)
 {
-    struct timespec until;
-    int64_t ns;
+    /* The real clock, whatever clock the runtime runs on: threads really wait. */
+    int64_t until_ns = time_after_ms(kernel_epoll.now_ns(&kernel_epoll), pool->idle_ms);
+    struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
     int r;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    ns = until.tv_nsec + pool->idle_ms % 1000 * 1000000;
-    until.tv_sec += pool->idle_ms / 1000 + ns / NS_PER_S;
-    until.tv_nsec = ns % NS_PER_S;
     pool->idle_count++;
     r = pthread_cond_timedwait(&pool->work, &pool->mutex, &until);
     pool->idle_count--;

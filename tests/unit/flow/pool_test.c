@@ -1,8 +1,7 @@
 /* pool_test.c - threads for work: results, bounds, classes, cancelling, ending. */
 #include <errno.h>
-#include <semaphore.h>
+#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/atomic.h"
 #include "unit/flow/flow_test.h"
@@ -92,21 +91,23 @@ struct passage {
     int number;
 };
 
-static void pause_a_moment(void)
+/* Work of a known length, which others may run beside. */
+static void work_a_moment(void)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    int64_t until_ns = weir_now_ns() + 200000;
+    while (weir_now_ns() < until_ns) (void)sched_yield();
 }
 
 static int pass(void *data)
 {
     struct passage *passage = data;
     (void)atom_add(&passage->gate->entered, 1);
-    for (int i = 0; i < 50000 && !atom_load_acquire(&passage->gate->open); i++) {
+    while (!atom_load_acquire(&passage->gate->open)) {
         if (weir_pool_told()) {
             (void)atom_add(&passage->gate->told, 1);
             break;
         }
-        pause_a_moment();
+        work_a_moment();
     }
     (void)atom_add(&passage->gate->left, 1);
     return 0;
@@ -223,7 +224,7 @@ static ATOM(int) bulk_done, bulk_done_before_user;
 static int do_bulk(void *data)
 {
     (void)data;
-    pause_a_moment();
+    work_a_moment();
     (void)atom_add(&bulk_done, 1);
     return 0;
 }
