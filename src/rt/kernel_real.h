@@ -86,6 +86,25 @@ int real_list_directory(const struct kernel *kernel, const char *path,
     .lock_file = real_lock_file, .fstat = real_fstat, .stat = real_stat, .rename = real_rename,   \
     .unlink = real_unlink, .mkdir = real_mkdir, .list_directory = real_list_directory
 
+/* Set a timerfd to an absolute time (INT64_MAX: never; the past: now). */
+int real_timer_set(int timer_fd, int64_t at_ns);
+
+/* The io_uring backend, or NULL if the library was built without it. */
+extern const struct kernel *const kernel_uring;
+
+/* What an older or stricter kernel would do, for tests: zero is "nothing". Takes effect
+ * for queues that are opened from now on. */
+struct kernel_uring_limits {
+    int setup_error;          /* what io_uring_setup says */
+    unsigned flags_refused;   /* IORING_SETUP_* that get EINVAL */
+    unsigned ops_missing;     /* opcodes that are not there, as bits of 1 << kernel_file_kind */
+    bool multishot_missing;   /* before Linux 5.13 */
+    unsigned submissions_max; /* sizes of the rings */
+    unsigned completions_max;
+};
+void kernel_uring_limit(const struct kernel_uring_limits *limits);
+extern struct kernel_uring_limits kernel_uring_limits;
+
 /* Make epoll queues wait as on a kernel without epoll_pwait2 (before Linux 5.11):
  * timeouts are then rounded up to milliseconds. For tests. */
 void kernel_epoll_mask_pwait2(bool mask);

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weir/error.h>
 
 #include "rt/cores.h"
@@ -219,7 +220,7 @@ static int check_config(const weir_config *config)
     return 0;
 }
 
-static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned index)
+static void worker_init(struct worker *worker, weir_runtime *runtime, unsigned index)
 {
     worker->runtime = runtime;
     worker->kernel = runtime->kernel;
@@ -237,16 +238,15 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     lock_init(&worker->fresh_lock);
     worker->now_ns = runtime->kernel->now_ns(runtime->kernel);
     wheel_init(&worker->wheel, worker->now_ns);
-    return runtime->kernel->queue_open(runtime->kernel, &worker->queue);
+    (void)sem_init(&worker->ended, 0, 0);
 }
 
 static void worker_deinit(struct worker *worker)
 {
-    if (!worker->runtime) return;
     stack_cache_flush(&worker->runtime->stacks, &worker->stacks);
-    if (worker->queue) worker->kernel->queue_close(worker->queue);
     worker_timers_free(worker);
     lock_deinit(&worker->fresh_lock);
+    (void)sem_destroy(&worker->ended);
 }
 
 static bool alloc_workers(weir_runtime *runtime)
@@ -262,8 +262,59 @@ static bool alloc_workers(weir_runtime *runtime)
     return true;
 }
 
+static void close_queues(weir_runtime *runtime)
+{
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct worker *worker = &runtime->workers[i];
+        if (worker->queue) runtime->kernel->queue_close(worker->queue);
+        worker->queue = NULL;
+    }
+}
+
+static int try_queues(weir_runtime *runtime)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < runtime->worker_count && r == 0; i++) {
+        r = runtime->kernel->queue_open(runtime->kernel, &runtime->workers[i].queue);
+    }
+    if (r < 0) close_queues(runtime);
+    return r;
+}
+
+static void say_fallback(weir_runtime *runtime, const struct kernel *instead, int error)
+{
+    static ATOM(bool) said;
+
+    if (atom_exchange(&said, true)) return;
+    log_write(runtime, WEIR_LOG_INFO, NULL, "backend '%s' instead of '%s': %s (%s)", instead->name,
+              runtime->kernel->name, kernel_why(runtime->kernel, error), weir_strerror(error));
+}
+
+/* The queues of all workers, by the best backend that works; or by the one that the
+ * program has named, or not at all. */
+static int open_queues(weir_runtime *runtime, const char *backend)
+{
+    const struct kernel *instead;
+    int r;
+
+    runtime->kernel = kernel_select(backend);
+    r = try_queues(runtime);
+    if (r == 0) return 0;
+    instead = kernel_instead(runtime->kernel, r);
+    if (!instead) return r;
+    if (backend) {
+        return refuse("runtime: backend '%s' does not work here: %s (%s)", backend,
+                      kernel_why(runtime->kernel, r), weir_strerror(r));
+    }
+    say_fallback(runtime, instead, r);
+    runtime->kernel = instead;
+    return try_queues(runtime);
+}
+
 static void runtime_free(weir_runtime *runtime)
 {
+    close_queues(runtime);
     for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
     task_slabs_free(runtime);
     scope_slabs_free(runtime);
@@ -321,7 +372,6 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     if (!runtime) return -ENOMEM;
     (void)pthread_once(&once, watch_forks);
     handles_begin();
-    runtime->kernel = kernel_select(config->backend);
     runtime->embedded = embedded;
     runtime->worker_count = config->workers ? (unsigned)config->workers : cores;
     if (embedded) runtime->worker_count = 1;
@@ -332,14 +382,15 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     lock_init(&runtime->signal_lock);
     list_init(&runtime->signal_watchers);
     configure(runtime, config);
+    r = -ENOMEM;
+    if (!alloc_workers(runtime)) goto fail_memory;
+    r = open_queues(runtime, config->backend);
+    if (r < 0) goto fail_memory;
     r = stack_pool_init(&runtime->stacks, runtime->kernel, config->max_tasks,
                         runtime->worker_count);
-    if (r < 0) goto fail_memory;
-    r = -ENOMEM;
-    if (!alloc_workers(runtime)) goto fail_stacks;
+    if (r < 0) goto fail_queues;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
-        r = worker_init(&runtime->workers[i], runtime, i);
-        if (r < 0) goto fail_workers;
+        worker_init(&runtime->workers[i], runtime, i);
     }
     r = init_executors(runtime, config);
     if (r < 0) goto fail_workers;
@@ -358,12 +409,13 @@ fail_workers:
     if (runtime->root) scope_release(&runtime->workers[0], runtime->root);
     runtime_free(runtime);
     return r;
-fail_stacks:
-    stack_pool_deinit(&runtime->stacks);
+fail_queues:
+    close_queues(runtime);
 fail_memory:
     handles_end();
     lock_deinit(&runtime->memory_lock);
     lock_deinit(&runtime->signal_lock);
+    mem_free(runtime->worker_memory);
     mem_free(runtime);
     return r;
 }
@@ -376,6 +428,26 @@ static void report_orphans(weir_runtime *runtime, const struct blocking *executo
               "%d calls of the executor '%s' did not return within %lld ms; their threads and the "
               "runtime's memory are left behind",
               stuck, executor->name, (long long)runtime->drain_ms);
+}
+
+static void report_stuck_completions(weir_runtime *runtime, size_t stuck)
+{
+    log_write(runtime, WEIR_LOG_ERROR, NULL,
+              "%zu file calls did not end within %lld ms, nor when they were cancelled; the "
+              "runtime's memory is left behind",
+              stuck, (long long)runtime->drain_ms);
+}
+
+/* What is under way in a worker's queue can only be waited for by its own thread. */
+static void drain_completions(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+
+    if (worker->completions > 0 && worker->index > 0) {
+        log_write(runtime, WEIR_LOG_WARNING, NULL, "%zu orphaned calls are still running",
+                  worker->completions);
+    }
+    worker->stuck_completions = blocking_drain(worker, runtime->drain_ms);
 }
 
 /* A worker leaves its loop without a last look at its inbox; what lies there may own
@@ -398,6 +470,7 @@ static int runtime_end(weir_runtime *runtime)
     size_t orphans =
         blocking_orphan_count(&runtime->files) + blocking_orphan_count(&runtime->names);
     int result = scope_result(runtime->root);
+    size_t stuck_completions = 0;
     int stuck_files;
     int stuck_names;
 
@@ -405,17 +478,23 @@ static int runtime_end(weir_runtime *runtime)
     if (orphans > 0) {
         log_write(runtime, WEIR_LOG_WARNING, NULL, "%zu orphaned calls are still running", orphans);
     }
+    drain_completions(worker);
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        stuck_completions += runtime->workers[i].stuck_completions;
+    }
     stuck_files = blocking_deinit(&runtime->files, runtime->drain_ms);
     stuck_names = blocking_deinit(&runtime->names, runtime->drain_ms);
     if (stuck_files > 0) report_orphans(runtime, &runtime->files, stuck_files);
     if (stuck_names > 0) report_orphans(runtime, &runtime->names, stuck_names);
+    if (stuck_completions > 0) report_stuck_completions(runtime, stuck_completions);
     scope_release(worker, runtime->root);
     signals_remove(runtime);
     signals_worker_end(worker);
     unregister_runtime(runtime);
     worker_current = NULL;
-    /* A stuck thread still uses its executor, which lies in the runtime. */
-    if (stuck_files == 0 && stuck_names == 0) {
+    /* A stuck thread still uses its executor, which lies in the runtime; the kernel still
+     * uses the memory of a stuck call. */
+    if (stuck_files == 0 && stuck_names == 0 && stuck_completions == 0) {
         runtime_free(runtime);
     } else {
         handles_end();
@@ -454,8 +533,12 @@ static void *worker_thread(void *arg)
     /* Without a signal stack an overflow is still a fault, only without its name. */
     (void)signals_worker_begin(worker);
     worker_loop(worker);
+    drain_completions(worker);
     signals_worker_end(worker);
     worker_current = NULL;
+    (void)sem_post(&worker->ended);
+    /* The kernel would not let a thread go whose calls do not end. */
+    while (worker->stuck_completions > 0) (void)pause();
     return NULL;
 }
 
@@ -475,7 +558,9 @@ static void join_workers(weir_runtime *runtime)
 {
     for (unsigned i = 1; i < runtime->worker_count; i++) {
         struct worker *worker = &runtime->workers[i];
-        if (worker->thread_started) {
+        if (!worker->thread_started) continue;
+        while (sem_wait(&worker->ended) < 0) {} /* signals */
+        if (worker->stuck_completions == 0) {
             (void)runtime->kernel->thread_join(runtime->kernel, worker->thread);
         }
     }

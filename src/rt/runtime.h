@@ -11,6 +11,7 @@
 #define WEIR_RT_RUNTIME_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <weir/runtime.h>
 
@@ -80,6 +81,7 @@ struct worker {
     struct timer_slab *timer_slabs;
     struct kernel_queue *queue;
     ATOM(size_t) watched; /* descriptors in the queue */
+    size_t completions;   /* blocking calls under way in it */
     struct task *free_tasks;
     unsigned free_task_count;
     unsigned task_cache_max;  /* free tasks it keeps for itself */
@@ -97,6 +99,8 @@ struct worker {
     pthread_t thread;
     bool thread_started;
     struct agenda agenda; /* big: behind what is touched all the time */
+    sem_t ended;              /* the thread has left its loop, with ... */
+    size_t stuck_completions; /* ... calls that do not end: then it stays for them */
 
     /* Shared: written by other threads. */
     ATOM(struct mail *) inbox __attribute__((aligned(64)));

@@ -274,4 +274,21 @@ SANITIZE_INLINE void sanitize_forget(void *address)
     (void)address;
 }
 
+/* Memory that the kernel works on by itself: a touch of it is reported until it is back. */
+SANITIZE_INLINE void sanitize_lend(void *memory, size_t bytes)
+{
+#if WEIR_ASAN
+    __asan_poison_memory_region(memory, bytes);
+#endif
+    (void)memory, (void)bytes;
+}
+
+SANITIZE_INLINE void sanitize_return(void *memory, size_t bytes)
+{
+#if WEIR_ASAN
+    __asan_unpoison_memory_region(memory, bytes);
+#endif
+    (void)memory, (void)bytes;
+}
+
 #endif

@@ -527,7 +527,10 @@ static void poll(struct worker *worker)
 {
     int count;
     /* Embedded, also wake-ups must be taken, or the descriptor stays readable. */
-    if (atom_load(&worker->watched) == 0 && !worker->runtime->embedded) return;
+    if (atom_load(&worker->watched) == 0 && worker->completions == 0 &&
+        !worker->runtime->embedded) {
+        return;
+    }
     count = worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
     if (count > 0) dispatch(worker, count);
 }

@@ -274,12 +274,15 @@ static void say_executor(struct dump *dump, struct blocking *executor)
         say(dump, "%s in use", executor->name);
         return;
     }
-    running = list_count(&executor->running) + executor->orphan_count;
-    if (running == 0 && executor->queue_count == 0) {
+    running = list_count(&executor->running) + executor->orphan_count - executor->completion_count;
+    if (running + executor->completion_count == 0 && executor->queue_count == 0) {
         say(dump, "%s idle", executor->name);
     } else {
         say(dump, "%s %zu/%d threads busy, %zu queued", executor->name, running,
             executor->threads_max, executor->queue_count);
+        if (executor->completion_count > 0) {
+            say(dump, ", %zu in the kernel", executor->completion_count);
+        }
     }
     if (executor->orphan_count > 0) {
         say(dump, ", %zu orphan%s (", executor->orphan_count, plural(executor->orphan_count));

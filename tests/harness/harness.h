@@ -146,6 +146,8 @@ unsigned fault_choose(const struct kernel *kernel, int kind, unsigned n);
 void fault_cancel_at(uint64_t n);
 uint64_t fault_suspensions(void);
 
+/* The backend that WEIR_TEST_BACKEND names, or NULL: the library's choice. */
+const struct kernel *test_backend(void);
 /* Whether the scheduler asks us: only while somebody has an answer. */
 void decorate_choose(bool on);
 /* Bytes mapped through the table and not unmapped. */

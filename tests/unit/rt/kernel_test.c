@@ -1,4 +1,4 @@
-/* kernel_test.c - the table of rt/kernel.h on a real kernel, with the epoll queue. */
+/* kernel_test.c - the table of rt/kernel.h on a real kernel, with the queue of each backend. */
 #include "rt/kernel.h"
 
 #include <errno.h>
@@ -27,7 +27,31 @@
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
 
-static const struct kernel *const k = &kernel_epoll;
+static const struct kernel *k = &kernel_epoll;
+
+/* The same test with the queue of each backend that works here. */
+static void on_each_backend(void (*fn)(void))
+{
+    struct kernel_queue *queue;
+
+    k = &kernel_epoll;
+    test_note("on epoll");
+    fn();
+    if (kernel_uring == NULL || kernel_uring->queue_open(kernel_uring, &queue) < 0) return;
+    kernel_uring->queue_close(queue);
+    k = kernel_uring;
+    test_note("on io_uring");
+    fn();
+    k = &kernel_epoll;
+}
+
+#define QUEUE_TEST(name_)           \
+    static void name_##_on_k(void); \
+    TEST(name_)                     \
+    {                               \
+        on_each_backend(name_##_on_k); \
+    }                               \
+    static void name_##_on_k(void)
 
 static struct kernel_queue *open_queue(void)
 {
@@ -74,8 +98,9 @@ TEST(kernel_select_knows_its_backends_and_an_override_wins)
     struct kernel other = kernel_epoll;
 
     kernel_override(NULL);
-    CHECK(kernel_select(NULL) == &kernel_epoll);
+    CHECK(kernel_select(NULL) == (kernel_uring != NULL ? kernel_uring : &kernel_epoll));
     CHECK(kernel_select("epoll") == &kernel_epoll);
+    CHECK(kernel_select("io_uring") == kernel_uring);
     CHECK(kernel_select("kqueue") == NULL);
     CHECK(kernel_current() == &kernel_epoll);
     kernel_override(&other);
@@ -87,15 +112,30 @@ TEST(kernel_select_knows_its_backends_and_an_override_wins)
     CHECK(kernel_current() == &kernel_epoll);
 }
 
-TEST(kernel_epoll_table_is_complete)
+static bool may_be_missing(const struct kernel *kernel, const void *member)
 {
-    const char *const *name = &kernel_epoll.name;
-    void (*const *members)(void) = (void (*const *)(void))(const void *)&kernel_epoll.now_ns;
-    size_t count = (sizeof kernel_epoll - offsetof(struct kernel, now_ns)) / sizeof *members;
+    const void *optional[] = {&kernel->choose, &kernel->queue_submit, &kernel->queue_withdraw,
+                              &kernel->queue_cancel_all};
 
-    CHECK_STR(*name, "epoll");
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+        if (member == optional[i]) return i == 0 || kernel == &kernel_epoll;
+    return false;
+}
+
+static void check_complete(const struct kernel *kernel, const char *name)
+{
+    void (*const *members)(void) = (void (*const *)(void))(const void *)&kernel->now_ns;
+    size_t count = (sizeof *kernel - offsetof(struct kernel, now_ns)) / sizeof *members;
+
+    CHECK_STR(kernel->name, name);
     for (size_t i = 0; i < count; i++)
-        CHECK(members[i] != NULL || &members[i] == (const void *)&kernel_epoll.choose);
+        CHECK(members[i] != NULL || may_be_missing(kernel, &members[i]));
+}
+
+TEST(kernel_tables_are_complete)
+{
+    check_complete(&kernel_epoll, "epoll");
+    if (kernel_uring != NULL) check_complete(kernel_uring, "io_uring");
 }
 
 /* ---- Time and chance ---- */
@@ -131,7 +171,7 @@ TEST(kernel_random_fills_everything)
 
 /* ---- The queue ---- */
 
-TEST(queue_reports_readiness_as_it_arises_and_only_then)
+QUEUE_TEST(queue_reports_readiness_as_it_arises_and_only_then)
 {
     struct kernel_queue *queue = open_queue();
     int fds[2];
@@ -150,7 +190,7 @@ TEST(queue_reports_readiness_as_it_arises_and_only_then)
     k->queue_close(queue);
 }
 
-TEST(queue_reports_room_after_a_full_socket_was_drained)
+QUEUE_TEST(queue_reports_room_after_a_full_socket_was_drained)
 {
     struct kernel_queue *queue = open_queue();
     static char data[65536];
@@ -172,7 +212,7 @@ TEST(queue_reports_room_after_a_full_socket_was_drained)
     k->queue_close(queue);
 }
 
-TEST(queue_reports_a_half_close_as_input_and_a_hang_up_as_both)
+QUEUE_TEST(queue_reports_a_half_close_as_input_and_a_hang_up_as_both)
 {
     struct kernel_queue *queue = open_queue();
     char byte;
@@ -190,7 +230,7 @@ TEST(queue_reports_a_half_close_as_input_and_a_hang_up_as_both)
     k->queue_close(queue);
 }
 
-TEST(queue_reports_the_lost_reader_of_a_pipe_as_output)
+QUEUE_TEST(queue_reports_the_lost_reader_of_a_pipe_as_output)
 {
     struct kernel_queue *queue = open_queue();
     int fds[2];
@@ -204,7 +244,7 @@ TEST(queue_reports_the_lost_reader_of_a_pipe_as_output)
     k->queue_close(queue);
 }
 
-TEST(queue_says_nothing_after_unwatch)
+QUEUE_TEST(queue_says_nothing_after_unwatch)
 {
     struct kernel_queue *queue = open_queue();
     int fds[2];
@@ -220,7 +260,7 @@ TEST(queue_says_nothing_after_unwatch)
     k->queue_close(queue);
 }
 
-TEST(queue_cannot_watch_a_regular_file)
+QUEUE_TEST(queue_cannot_watch_a_regular_file)
 {
     struct kernel_queue *queue = open_queue();
     char path[] = "/tmp/weir-kernel-XXXXXX";
@@ -234,7 +274,7 @@ TEST(queue_cannot_watch_a_regular_file)
     k->queue_close(queue);
 }
 
-TEST(queue_gives_no_more_events_than_asked_for_and_keeps_the_rest)
+QUEUE_TEST(queue_gives_no_more_events_than_asked_for_and_keeps_the_rest)
 {
     enum { PAIRS = 300 };
     struct kernel_queue *queue = open_queue();
@@ -270,7 +310,7 @@ static void check_wait_is_not_short(int64_t timeout_ns)
     k->queue_close(queue);
 }
 
-TEST(queue_waits_as_long_as_told)
+QUEUE_TEST(queue_waits_as_long_as_told)
 {
     check_wait_is_not_short(300 * 1000); /* less than a millisecond */
     check_wait_is_not_short(5 * MS);
@@ -318,7 +358,7 @@ TEST(queue_waits_as_long_as_told_where_the_newer_call_is_forbidden)
     if (status != 0) TEST_FAIL("%s", output);
 }
 
-TEST(queue_wake_ends_the_next_wait_once)
+QUEUE_TEST(queue_wake_ends_the_next_wait_once)
 {
     struct kernel_queue *queue = open_queue();
     struct kernel_event event;
@@ -350,7 +390,7 @@ static void *wake_on_every_round(void *arg)
     return NULL;
 }
 
-TEST(queue_wake_from_another_thread_is_never_lost)
+QUEUE_TEST(queue_wake_from_another_thread_is_never_lost)
 {
     struct waker waker = {.queue = open_queue()};
     struct kernel_event event;
@@ -390,7 +430,7 @@ static void *interrupt_until_done(void *arg)
     return NULL;
 }
 
-TEST(queue_wait_cut_short_by_a_signal_reports_nothing)
+QUEUE_TEST(queue_wait_cut_short_by_a_signal_reports_nothing)
 {
     struct interrupter interrupter = {.target = pthread_self()};
     struct sigaction action = {.sa_handler = on_signal};
@@ -408,7 +448,7 @@ TEST(queue_wait_cut_short_by_a_signal_reports_nothing)
     k->queue_close(queue);
 }
 
-TEST(queue_that_cannot_be_opened_leaves_nothing_open)
+QUEUE_TEST(queue_that_cannot_be_opened_leaves_nothing_open)
 {
     struct rlimit limit;
     struct kernel_queue *queue;
@@ -431,7 +471,7 @@ TEST(queue_that_cannot_be_opened_leaves_nothing_open)
 
 /* ---- Embedding ---- */
 
-TEST(queue_descriptor_is_readable_when_there_is_an_event)
+QUEUE_TEST(queue_descriptor_is_readable_when_there_is_an_event)
 {
     struct kernel_queue *queue = open_queue();
     int fds[2];
@@ -448,7 +488,7 @@ TEST(queue_descriptor_is_readable_when_there_is_an_event)
     k->queue_close(queue);
 }
 
-TEST(queue_descriptor_is_readable_when_the_time_has_come)
+QUEUE_TEST(queue_descriptor_is_readable_when_the_time_has_come)
 {
     struct kernel_queue *queue = open_queue();
     int fd = k->queue_fd(queue);
@@ -472,7 +512,7 @@ TEST(queue_descriptor_is_readable_when_the_time_has_come)
     k->queue_close(queue);
 }
 
-TEST(queue_timer_in_the_past_fires_and_is_taken_back)
+QUEUE_TEST(queue_timer_in_the_past_fires_and_is_taken_back)
 {
     struct kernel_queue *queue = open_queue();
     int fd = k->queue_fd(queue);
@@ -487,7 +527,7 @@ TEST(queue_timer_in_the_past_fires_and_is_taken_back)
     k->queue_close(queue);
 }
 
-TEST(queue_wake_does_not_lose_the_timer)
+QUEUE_TEST(queue_wake_does_not_lose_the_timer)
 {
     struct kernel_queue *queue = open_queue();
     int fd = k->queue_fd(queue);
