@@ -176,8 +176,19 @@ static void take_status(struct kernel_file_op *op)
     };
 }
 
+/* What a system call would turn into -EINTR, or begin again, on its way out: some calls
+ * give it to the ring as it is. No header for programs names these. */
+static bool is_restart(ssize_t result)
+{
+    enum { RESTART_SYS = 512, RESTART_NO_INTR, RESTART_NO_HANDLER, RESTART_BLOCK = 516 };
+
+    return result == -RESTART_SYS || result == -RESTART_NO_INTR ||
+           result == -RESTART_NO_HANDLER || result == -RESTART_BLOCK;
+}
+
 void uring_file_done(struct kernel_queue *queue, struct kernel_file_op *op)
 {
+    if (is_restart(op->result)) op->result = -EINTR;
     /* A thread of the kernel was made to look at something else. */
     if (op->result == -EINTR && !op->cancelled) {
         op->submitted = false;

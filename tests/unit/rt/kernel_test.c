@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -260,6 +261,143 @@ QUEUE_TEST(queue_says_nothing_after_unwatch)
     k->queue_close(queue);
 }
 
+/* A ring holds on to the files that it polls, most of all when it is just about to
+ * report something of them. */
+QUEUE_TEST(queue_lets_go_of_a_descriptor_that_is_not_watched_any_more)
+{
+    struct kernel_queue *queue = open_queue();
+    char byte;
+
+    for (int round = 0; round < 100; round++) {
+        int fds[2];
+
+        CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+        CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, 0);
+        CHECK_INT(wait_one(queue, 1), ==, READY_OUT);
+        if (round % 2 == 0) {
+            CHECK_INT(k->shutdown(k, fds[1], SHUT_WR), ==, 0);
+        }
+        k->queue_unwatch(queue, fds[0]);
+        CHECK_INT(k->close(k, fds[0]), ==, 0);
+        CHECK_INT(k->recv(k, fds[1], &byte, 1, 0), ==, 0);
+        CHECK_INT(k->close(k, fds[1]), ==, 0);
+    }
+    CHECK_INT(look(queue), ==, 0);
+    k->queue_close(queue);
+}
+
+QUEUE_TEST(queue_reports_nothing_of_a_former_watch)
+{
+    struct kernel_queue *queue = open_queue();
+    int fds[2];
+
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    for (uint64_t tag = 1; tag <= 100; tag++) {
+        CHECK_INT(k->queue_watch(queue, fds[0], tag), ==, 0);
+        if (tag % 3 == 0) CHECK_INT(wait_one(queue, tag) & READY_OUT, ==, READY_OUT);
+        CHECK_INT(k->send(k, fds[1], "a", 1, 0), ==, 1);
+        k->queue_unwatch(queue, fds[0]);
+    }
+    CHECK_INT(k->queue_watch(queue, fds[0], 1000), ==, 0);
+    CHECK_INT(wait_one(queue, 1000), ==, READY_IN | READY_OUT);
+    CHECK_INT(look(queue), ==, 0);
+    close_pair(fds);
+    k->queue_close(queue);
+}
+
+struct elsewhere {
+    struct kernel_queue *queue;
+    int fd;
+    bool watch;
+};
+
+static void *change_elsewhere(void *arg)
+{
+    struct elsewhere *change = arg;
+
+    if (change->watch) {
+        CHECK_INT(k->queue_watch(change->queue, change->fd, 5), ==, 0);
+        CHECK_INT(k->queue_watch(change->queue, change->fd, 5), ==, -EEXIST);
+    } else {
+        k->queue_unwatch(change->queue, change->fd);
+    }
+    return NULL;
+}
+
+QUEUE_TEST(queue_takes_changes_from_other_threads)
+{
+    struct kernel_queue *queue = open_queue();
+    struct elsewhere change = {.queue = queue, .watch = true};
+    struct kernel_event event;
+    pthread_t thread;
+    char byte;
+    int fds[2];
+
+    CHECK_INT(look(queue), ==, 0); /* it is this thread's from now on */
+    CHECK_INT(k->socketpair(k, AF_UNIX, SOCK_STREAM, fds), ==, 0);
+    change.fd = fds[0];
+    CHECK_INT(k->thread_start(k, &thread, change_elsewhere, &change), ==, 0);
+    /* A wait that is ended for the change alone reports nothing. */
+    while (k->queue_wait(queue, 10 * SECOND, &event, 1) == 0) continue;
+    CHECK_INT(event.tag, ==, 5);
+    CHECK_INT(event.ready, ==, READY_OUT);
+    CHECK_INT(k->thread_join(k, thread), ==, 0);
+    change.watch = false;
+    CHECK_INT(k->thread_start(k, &thread, change_elsewhere, &change), ==, 0);
+    CHECK_INT(k->thread_join(k, thread), ==, 0);
+    CHECK_INT(k->close(k, fds[0]), ==, 0);
+    /* Now its worker takes notice; it was woken for that. */
+    CHECK_INT(k->queue_wait(queue, 10 * SECOND * (k != &kernel_epoll), &event, 1), ==, 0);
+    CHECK_INT(k->recv(k, fds[1], &byte, 1, 0), ==, 0);
+    CHECK_INT(k->close(k, fds[1]), ==, 0);
+    k->queue_close(queue);
+}
+
+static void tcp_pair(int fds[2])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    struct sockaddr *generic = (struct sockaddr *)&address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK_INT(bind(listener, generic, bytes), ==, 0);
+    CHECK_INT(listen(listener, 1), ==, 0);
+    CHECK_INT(getsockname(listener, generic, &bytes), ==, 0);
+    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_INT(connect(fds[0], generic, bytes), ==, 0);
+    fds[1] = accept(listener, NULL, NULL);
+    CHECK_INT(fds[1], >=, 0);
+    CHECK_INT(close(listener), ==, 0);
+}
+
+/* Plain data is nothing special: else every read would have to be tried twice. */
+QUEUE_TEST(queue_tells_data_from_urgent_data_and_the_end)
+{
+    struct kernel_queue *queue = open_queue();
+    char data[8];
+    int fds[2];
+
+    for (int urgent = 0; urgent < 2; urgent++) {
+        tcp_pair(fds);
+        CHECK_INT(k->queue_watch(queue, fds[0], 1), ==, 0);
+        CHECK_INT(wait_one(queue, 1), ==, READY_OUT);
+        for (int i = 0; i < 20; i++) {
+            CHECK_INT(k->send(k, fds[1], "abc", 3, 0), ==, 3);
+            CHECK_INT(wait_one(queue, 1) & ~(unsigned)READY_OUT, ==, READY_IN);
+            CHECK_INT(k->recv(k, fds[0], data, sizeof data, 0), ==, 3);
+        }
+        if (urgent) {
+            CHECK_INT(k->send(k, fds[1], "u", 1, MSG_OOB), ==, 1);
+        } else {
+            CHECK_INT(k->shutdown(k, fds[1], SHUT_WR), ==, 0);
+        }
+        CHECK_INT(wait_one(queue, 1) & READY_BEYOND, ==, READY_BEYOND);
+        k->queue_unwatch(queue, fds[0]);
+        close_pair(fds);
+    }
+    k->queue_close(queue);
+}
+
 QUEUE_TEST(queue_cannot_watch_a_regular_file)
 {
     struct kernel_queue *queue = open_queue();
@@ -270,6 +408,13 @@ QUEUE_TEST(queue_cannot_watch_a_regular_file)
     CHECK_INT(k->queue_watch(queue, fd, 1), ==, -EPERM);
     CHECK_INT(k->queue_watch(queue, -1, 1), ==, -EBADF);
     CHECK_INT(k->unlink(k, path), ==, 0);
+    CHECK_INT(k->close(k, fd), ==, 0);
+    fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK_INT(k->queue_watch(queue, fd, 1), ==, -EPERM);
+    CHECK_INT(k->close(k, fd), ==, 0);
+    fd = eventfd(1, EFD_CLOEXEC);
+    CHECK_INT(k->queue_watch(queue, fd, 2), ==, 0);
+    CHECK_INT(wait_one(queue, 2), ==, READY_IN | READY_OUT);
     CHECK_INT(k->close(k, fd), ==, 0);
     k->queue_close(queue);
 }
