@@ -47,12 +47,15 @@ typedef struct weir_config {
     size_t max_tasks;    /* of the whole runtime; default: what the guard pages allow.
                                      Exact below WEIR_TASKS_EXACT_MAX per worker; above that
                                      up to 128 per worker may lie unused */
-    const char *backend; /* "epoll"; default: the best that works here */
+    const char *backend; /* "io_uring" or "epoll": that one, or WEIR_EREFUSED with the reason
+                                     in weir_why. Default: io_uring where it works, else epoll
+                                     (the log says why, once). weir_dump shows which */
     enum weir_log_level log_level;
     weir_log_fn log; /* default: one line each to standard error */
     void *log_arg;
     int blocking_threads_max;  /* for file calls, and as many for name look-ups */
-    size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected */
+    size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected. Without
+                                     threads (io_uring) the sum of both is the bound */
 } weir_config;
 
 /* weir_config_init - set every member to "not said". */
@@ -78,7 +81,8 @@ WEIR_API WEIR_MUST_USE int weir_runtime_open_sized(size_t config_bytes, const we
 #define weir_runtime_open(...) weir_runtime_open_sized(sizeof(weir_config), __VA_ARGS__)
 
 /* weir_runtime_fd - a descriptor that is readable whenever weir_turn has
- * something to do, timers included. It belongs to the runtime. */
+ * something to do, timers included. It belongs to the runtime. Or the kernel's error
+ * (-EMFILE), if it could not be made. */
 WEIR_API int weir_runtime_fd(const weir_runtime *runtime);
 
 /* weir_runtime_scope - the root scope, to spawn the first tasks into. */

@@ -465,7 +465,8 @@ static void reap(struct kernel_queue *queue, struct event_list *list)
     if (io_uring_cq_ready(&queue->ring) == 0) return;
     list_init(&finished);
     lock_acquire(&queue->lock);
-    io_uring_for_each_cqe(&queue->ring, head, completion) {
+    io_uring_for_each_cqe(&queue->ring, head, completion)
+    {
         struct kernel_file_op *op;
 
         switch (completion->user_data % DATA_KINDS) {
@@ -527,7 +528,8 @@ static bool anything_to_tell(struct kernel_queue *queue)
     struct io_uring_cqe *completion;
     unsigned head;
 
-    io_uring_for_each_cqe(&queue->ring, head, completion) {
+    io_uring_for_each_cqe(&queue->ring, head, completion)
+    {
         unsigned kind = completion->user_data % DATA_KINDS;
 
         if (kind != DATA_NOTHING && completion->res != -ECANCELED) return true;

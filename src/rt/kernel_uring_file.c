@@ -182,8 +182,8 @@ static bool is_restart(ssize_t result)
 {
     enum { RESTART_SYS = 512, RESTART_NO_INTR, RESTART_NO_HANDLER, RESTART_BLOCK = 516 };
 
-    return result == -RESTART_SYS || result == -RESTART_NO_INTR ||
-           result == -RESTART_NO_HANDLER || result == -RESTART_BLOCK;
+    return result == -RESTART_SYS || result == -RESTART_NO_INTR || result == -RESTART_NO_HANDLER ||
+           result == -RESTART_BLOCK;
 }
 
 void uring_file_done(struct kernel_queue *queue, struct kernel_file_op *op)

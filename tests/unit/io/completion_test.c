@@ -2,6 +2,7 @@
  * results, bounds and orphans as with threads (file_test.c). */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,42 @@ TEST(file_without_offsets_is_told_as_by_the_system_call)
     CHECK_OK(run_with(without_offsets, 2, 4, 0));
 }
 
+/* ---- Embedded: the descriptor tells of completions, too ---- */
+
+static int read_a_file(void *arg)
+{
+    weir_file *file;
+    char byte;
+
+    (void)arg;
+    WEIR_DEADLINE(IO_TEST_MS) {
+        for (int i = 0; i < 20; i++) {
+            CHECK_OK(weir_file_open("/proc/self/exe", O_RDONLY, 0, &file));
+            CHECK_INT(weir_file_read(file, &byte, 1, 0), ==, 1);
+            CHECK_INT(byte, ==, 0x7f);
+            CHECK_OK(weir_file_close(file));
+        }
+    }
+    return 0;
+}
+
+TEST(embedded_runtime_becomes_readable_by_completions)
+{
+    weir_runtime *runtime;
+    int alive;
+
+    if (!kernel_uring) TEST_SKIP("the library was built without io_uring");
+    CHECK_OK(weir_runtime_open(&(weir_config){.log_level = WEIR_LOG_OFF}, &runtime));
+    CHECK_OK(weir_spawn(weir_runtime_scope(runtime), read_a_file, NULL, 0));
+    while ((alive = weir_turn(runtime)) > 0) {
+        struct pollfd poller = {.fd = weir_runtime_fd(runtime), .events = POLLIN};
+
+        CHECK_INT(poll(&poller, 1, IO_TEST_MS), ==, 1);
+    }
+    CHECK_INT(alive, ==, 0);
+    CHECK_OK(weir_runtime_close(runtime));
+}
+
 /* ---- Bounds and orphans: opening a fifo that nobody writes ---- */
 
 static int open_fifo(void *arg)
@@ -261,11 +298,10 @@ static int leave_orphans_everywhere(void *arg)
     IO_SCOPE(scope, &r)
     {
         for (int i = 0; i < weir_worker_count(); i++) {
-            CHECK_OK(weir_task_spawn(scope,
-                                     &(weir_task_spec){.fn = leave_an_orphan,
-                                                       .place = WEIR_PLACE_WORKER,
-                                                       .worker = i},
-                                     NULL));
+            CHECK_OK(weir_task_spawn(
+                scope,
+                &(weir_task_spec){.fn = leave_an_orphan, .place = WEIR_PLACE_WORKER, .worker = i},
+                NULL));
         }
     }
     return r;
@@ -319,8 +355,7 @@ static int hang_everywhere(void *arg)
     {
         for (int i = 0; i < weir_worker_count(); i++) {
             CHECK_OK(weir_task_spawn(
-                scope,
-                &(weir_task_spec){.fn = stat_hangs, .place = WEIR_PLACE_WORKER, .worker = i},
+                scope, &(weir_task_spec){.fn = stat_hangs, .place = WEIR_PLACE_WORKER, .worker = i},
                 NULL));
         }
     }
