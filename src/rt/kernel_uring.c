@@ -645,7 +645,7 @@ static bool waits_outside(struct kernel_queue *queue)
 static void wait_outside(struct kernel_queue *queue, int64_t timeout_ns)
 {
     enter(queue, 0);
-    if (io_uring_cq_ready(&queue->ring) > 0 || must_enter(queue)) return;
+    if (anything_to_tell(queue)) return;
     settle_outside(queue, (int)((timeout_ns + NS_PER_MS - 1) / NS_PER_MS));
     enter(queue, 0);
 }
