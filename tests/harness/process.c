@@ -143,20 +143,6 @@ static void use_once(void)
         pthread_join(thread, NULL);
 }
 
-/* Every runtime of the test uses the backend that the environment names. */
-static void use_backend(void)
-{
-    const struct kernel *kernel = test_backend();
-    struct kernel_queue *queue;
-    int r;
-
-    if (kernel == NULL) return;
-    r = kernel->queue_open(kernel, &queue);
-    if (r < 0) process_end(TEST_SKIPPED, kernel_why(kernel, r));
-    kernel->queue_close(queue);
-    kernel_override(kernel);
-}
-
 void process_run(const struct test *test, struct test_report *keep_report)
 {
     const char *mask = getenv("WEIR_TEST_MASK");
@@ -169,7 +155,7 @@ void process_run(const struct test *test, struct test_report *keep_report)
     install_handler();
     use_once();
     memory_install();
-    use_backend();
+    kernel_override(test_backend());
     if (mask != NULL && mask[0] != '\0') test_mask_features(mask);
     leaks_mark(&mark);
 
