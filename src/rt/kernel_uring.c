@@ -195,20 +195,6 @@ fail_free:
     return r;
 }
 
-static void uring_queue_close(struct kernel_queue *queue)
-{
-    if (queue == NULL) return;
-    assert(list_empty(&queue->running)); /* the kernel would write into freed memory */
-    io_uring_queue_exit(&queue->ring);
-    if (queue->timer_fd >= 0) close(queue->timer_fd);
-    if (queue->signal_fd >= 0) close(queue->signal_fd);
-    if (queue->outer_fd >= 0) close(queue->outer_fd);
-    close(queue->wake_fd);
-    lock_deinit(&queue->lock);
-    mem_free(queue->watches);
-    mem_free(queue);
-}
-
 static bool owned_here(struct kernel_queue *queue)
 {
     return atom_load(&queue->owner) == (uintptr_t)pthread_self();
@@ -312,6 +298,36 @@ static void settle(struct kernel_queue *queue)
         if (!(IO_URING_READ_ONCE(*queue->ring.sq.kflags) & IORING_SQ_TASKRUN)) break;
         (void)io_uring_get_events(&queue->ring);
     }
+}
+
+/* The end of a ring is the kernel's to make, at its leisure; until then its polls hold
+ * their files open. So they are taken away first, by their own thread; one that has ended
+ * took them along. */
+static void unwatch_all(struct kernel_queue *queue)
+{
+    if (!owned_here(queue)) return;
+    lock_acquire(&queue->lock);
+    for (int fd = 0; fd < queue->watch_count; fd++) {
+        queue->watches[fd].wanted = 0;
+        if (queue->watches[fd].armed != 0) list_change(queue, fd);
+    }
+    lock_release(&queue->lock);
+    while (atom_load(&queue->changed) && uring_room(queue, 2)) settle(queue);
+}
+
+static void uring_queue_close(struct kernel_queue *queue)
+{
+    if (queue == NULL) return;
+    assert(list_empty(&queue->running)); /* the kernel would write into freed memory */
+    unwatch_all(queue);
+    io_uring_queue_exit(&queue->ring);
+    if (queue->timer_fd >= 0) close(queue->timer_fd);
+    if (queue->signal_fd >= 0) close(queue->signal_fd);
+    if (queue->outer_fd >= 0) close(queue->outer_fd);
+    close(queue->wake_fd);
+    lock_deinit(&queue->lock);
+    mem_free(queue->watches);
+    mem_free(queue);
 }
 
 /* After a change of the watches by any thread. Embedded, nobody may be about to wait:

@@ -448,6 +448,9 @@ static void drain_completions(struct worker *worker)
                   worker->completions);
     }
     worker->stuck_completions = blocking_drain(worker, runtime->drain_ms);
+    /* What others have unwatched here is let go of before the runtime is gone: its
+     * addresses can be bound again. */
+    (void)worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
 }
 
 /* A worker leaves its loop without a last look at its inbox; what lies there may own
