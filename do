@@ -307,7 +307,7 @@ tests() {
 # tests_uring KIND SUITE ... - the same on io_uring, if that works here.
 tests_uring() {
     if WEIR_TEST_BACKEND=io_uring "build/$1/tests/weir-tests" \
-        unit/rt/kernel_uring_test/file_calls_that_the_kernel_has_not_seen_can_be_taken_back | grep -q '^1 passed'; then
+        file_calls_that_the_kernel_has_not_seen_can_be_taken_back | grep -q "^1 passed"; then
         backend=io_uring
         tests "$@"
         backend=epoll

@@ -300,14 +300,16 @@ TEST(file_open_blocks_like_the_system_call_and_can_be_cancelled)
 static void touch_what_is_lent(void *arg)
 {
     struct kernel_queue *queue = open_queue();
-    static char data[64];
+    /* From the heap: a touch of a variable whose bounds are known is not checked. */
+    char *data = malloc(64);
     struct kernel_file_op op = {
-        .kind = KERNEL_FILE_READ, .data = data, .bytes = sizeof data, .done = count_done};
+        .kind = KERNEL_FILE_READ, .data = data, .bytes = 64, .done = count_done};
 
     (void)arg;
     CHECK_INT(k->queue_submit(queue, &op), ==, 0);
     *(volatile char *)&data[8] = 'x';
     printf("not noticed\n");
+    free(data);
 }
 
 TEST(memory_in_flight_is_watched_by_the_address_sanitizer)
