@@ -98,7 +98,7 @@ struct worker {
     stack_t old_signal_stack;
     pthread_t thread;
     bool thread_started;
-    struct agenda agenda; /* big: behind what is touched all the time */
+    struct agenda agenda;     /* big: behind what is touched all the time */
     sem_t ended;              /* the thread has left its loop, with ... */
     size_t stuck_completions; /* ... calls that do not end: then it stays for them */
 
