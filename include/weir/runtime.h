@@ -26,6 +26,7 @@ WEIR_BEGIN
 #define WEIR_BLOCKING_QUEUE_DEFAULT 256
 #define WEIR_WORKERS_MAX 256
 #define WEIR_TASKS_EXACT_MAX 16384
+#define WEIR_STACK_BUDGET_PART 2
 
 /* Signals are taken only if asked for; the handlers that were there before come
  * back when the runtime ends. */
@@ -44,9 +45,11 @@ typedef struct weir_config {
     unsigned signals;    /* of enum weir_signals */
     int64_t drain_ms;    /* budget of a stop by signal; WEIR_DRAIN_MS_DEFAULT */
     size_t stack_bytes;  /* of a task's stack; WEIR_STACK_BYTES_DEFAULT */
-    size_t max_tasks;    /* of the whole runtime; default: what the guard pages allow.
-                                     Exact below WEIR_TASKS_EXACT_MAX per worker; above that
-                                     up to 128 per worker may lie unused */
+    size_t max_tasks;    /* of the whole runtime; default: what the guard pages allow and, under
+                            a memory limit (cgroup), what fits into one WEIR_STACK_BUDGET_PART-th
+                            of it when each task counts with a quarter of its stack: 16,384 tasks
+                            with the default stack in 512 MiB. Exact below WEIR_TASKS_EXACT_MAX
+                            per worker; above that up to 128 per worker may lie unused */
     const char *backend; /* "io_uring" or "epoll": that one, or WEIR_EREFUSED with the reason
                                      in weir_why. Default: io_uring where it works, else epoll
                                      (the log says why, once). weir_dump shows which */
@@ -113,7 +116,8 @@ WEIR_API int64_t weir_now_ns(void);
 
 /* weir_dump - write the tree of scopes and tasks to `fd`: state, what each is
  * parked on and for how long, deadline, stack use, orphans, and the backtrace of
- * each parked task. Returns 0, or the kernel's error from writing. Call it from a
+ * each parked task; before it the workers, and what they may use: cores, quota, memory
+ * limit, stack budget. Returns 0, or the kernel's error from writing. Call it from a
  * task or from the thread that embeds the runtime. Waits, at most a second, for
  * other workers to reach a safe point; the ones that do not are shown as busy. */
 WEIR_API int weir_dump(int fd);

@@ -338,6 +338,27 @@ static void configure(weir_runtime *runtime, const weir_config *config)
         config->stack_bytes ? config->stack_bytes : (size_t)WEIR_STACK_BYTES_DEFAULT);
 }
 
+/* What the container grants. */
+static void read_limits(weir_runtime *runtime)
+{
+    const struct cores_source *source = cores_current();
+
+    runtime->cores = cores_usable(source);
+    runtime->quota_milli = cores_quota_milli(source);
+    runtime->memory_max_bytes = cores_memory_max_bytes(source);
+}
+
+/* Unless the program has said how many tasks there may be, a memory limit does: spawn
+ * fails before the kernel kills. */
+static void set_stack_budget(weir_runtime *runtime, const weir_config *config)
+{
+    int64_t limit_bytes = runtime->memory_max_bytes;
+
+    if (config->max_tasks != 0 || limit_bytes < 0) return;
+    stack_pool_set_budget(&runtime->stacks, (size_t)limit_bytes / WEIR_STACK_BUDGET_PART,
+                          runtime->default_class);
+}
+
 static int init_executors(weir_runtime *runtime, const weir_config *config)
 {
     int threads =
@@ -365,7 +386,6 @@ static int open_root(weir_runtime *runtime, const weir_config *config)
 static int runtime_new(const weir_config *config, bool embedded, weir_runtime **ret_runtime)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    unsigned cores = (unsigned)cores_usable(&cores_system);
     weir_runtime *runtime = mem_alloc_zeroed(sizeof *runtime);
     int r;
 
@@ -373,10 +393,13 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     (void)pthread_once(&once, watch_forks);
     handles_begin();
     runtime->embedded = embedded;
-    runtime->worker_count = config->workers ? (unsigned)config->workers : cores;
+    read_limits(runtime);
+    runtime->worker_count = (unsigned)(config->workers ? config->workers : runtime->cores);
     if (embedded) runtime->worker_count = 1;
     runtime->shared = runtime->worker_count > 1;
-    runtime->spin = runtime->worker_count <= cores;
+    /* What spins in vain is taken off a quota, and missing when there is work. */
+    runtime->spin = runtime->worker_count <= (unsigned)runtime->cores &&
+                    (runtime->quota_milli < 0 || runtime->quota_milli >= 1000);
     atom_store(&runtime->dump_fd, -1);
     lock_init(&runtime->memory_lock);
     lock_init(&runtime->signal_lock);
@@ -389,6 +412,7 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     r = stack_pool_init(&runtime->stacks, runtime->kernel, config->max_tasks,
                         runtime->worker_count);
     if (r < 0) goto fail_queues;
+    set_stack_budget(runtime, config);
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         worker_init(&runtime->workers[i], runtime, i);
     }

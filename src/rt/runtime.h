@@ -122,7 +122,10 @@ struct weir_runtime {
     unsigned worker_count;
     bool shared;
     bool embedded;
-    bool spin; /* worth it: more than one core to run on */
+    bool spin;                /* worth it: a core for each worker, and not less than one in all */
+    int cores;                /* that are usable, when it was opened */
+    int64_t quota_milli;      /* of a core, by cgroup; -1: none */
+    int64_t memory_max_bytes; /* by cgroup; -1: no limit */
     void *worker_memory;
     struct worker *workers; /* in it, aligned to cache lines */
     struct stack_pool stacks;

@@ -46,6 +46,31 @@ static size_t stride_bytes(const struct stack_pool *pool, unsigned size_class)
     return pool->classes[size_class].bytes + guard_bytes(pool);
 }
 
+static size_t charge_bytes(const struct stack_pool *pool, unsigned size_class)
+{
+    return pool->classes[size_class].bytes / STACK_CHARGE_PART;
+}
+
+void stack_pool_set_budget(struct stack_pool *pool, size_t budget_bytes, unsigned size_class)
+{
+    size_t least_bytes = STACK_COUNT_MAX_LEAST * charge_bytes(pool, size_class);
+    size_t count;
+
+    pool->budget_bytes = budget_bytes > least_bytes ? budget_bytes : least_bytes;
+    count = pool->budget_bytes / charge_bytes(pool, size_class);
+    if (pool->count_max > count) pool->count_max = count;
+}
+
+/* The lock is held. */
+static bool has_room(const struct stack_pool *pool, unsigned size_class, size_t count)
+{
+    size_t left_bytes;
+
+    if (pool->budget_bytes == 0) return true;
+    left_bytes = pool->budget_bytes - pool->charged_bytes;
+    return count <= left_bytes / charge_bytes(pool, size_class);
+}
+
 int stack_class_for(size_t bytes)
 {
     size_t class_bytes = WEIR_STACK_BYTES_MIN;
@@ -213,10 +238,13 @@ int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count
     int r = WEIR_EOVERLOAD;
 
     lock_acquire(&pool->lock);
-    if (pool->credits + count <= pool->count_max) r = ensure_mapped(pool, size_class, count);
+    if (pool->credits + count <= pool->count_max && has_room(pool, size_class, count)) {
+        r = ensure_mapped(pool, size_class, count);
+    }
     if (r == 0) {
         pool->classes[size_class].credits += count;
         pool->credits += count;
+        pool->charged_bytes += count * charge_bytes(pool, size_class);
     }
     lock_release(&pool->lock);
     return r;
@@ -224,10 +252,14 @@ int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count
 
 int stack_credit_lend(struct stack_pool *pool, unsigned size_class)
 {
-    int r;
+    int r = WEIR_EOVERLOAD;
+
     lock_acquire(&pool->lock);
-    r = ensure_mapped(pool, size_class, 1);
-    if (r == 0) pool->classes[size_class].credits++;
+    if (has_room(pool, size_class, 1)) r = ensure_mapped(pool, size_class, 1);
+    if (r == 0) {
+        pool->classes[size_class].credits++;
+        pool->charged_bytes += charge_bytes(pool, size_class);
+    }
     lock_release(&pool->lock);
     return r;
 }
@@ -237,6 +269,7 @@ void stack_credit_unlend(struct stack_pool *pool, unsigned size_class)
     lock_acquire(&pool->lock);
     assert(pool->classes[size_class].credits > 0);
     pool->classes[size_class].credits--;
+    pool->charged_bytes -= charge_bytes(pool, size_class);
     lock_release(&pool->lock);
 }
 
@@ -246,6 +279,7 @@ void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t co
     assert(pool->classes[size_class].credits >= count);
     pool->classes[size_class].credits -= count;
     pool->credits -= count;
+    pool->charged_bytes -= count * charge_bytes(pool, size_class);
     lock_release(&pool->lock);
 }
 

@@ -20,6 +20,7 @@
 #include "rt/runtime.h"
 #include "rt/scope.h"
 #include "watch/backtrace.h"
+#include "watch/limits.h"
 #include "watch/output.h"
 #include "watch/symbol.h"
 
@@ -303,11 +304,15 @@ static void say_executor(struct dump *dump, struct blocking *executor)
 static void show_runtime(struct dump *dump)
 {
     weir_runtime *runtime = dump->runtime;
+    char limits[LIMITS_TEXT_MAX];
 
     say(dump, "weir %d.%d.%d: runtime '%s', %u worker%s, kernel %s, clock %lld.%03lld s",
         WEIR_VERSION_MAJOR, WEIR_VERSION_MINOR, WEIR_VERSION_PATCH, runtime->root->name,
         runtime->worker_count, plural(runtime->worker_count), runtime->kernel->name,
         (long long)(dump->now_ns / 1000000000), (long long)(dump->now_ns / 1000000 % 1000));
+    end_line(dump);
+    limits_describe(runtime, limits, sizeof limits);
+    say(dump, "limits: %s", limits);
     end_line(dump);
     for (unsigned i = 0; i < runtime->worker_count; i++) show_worker(dump, &runtime->workers[i]);
     say(dump, "executors: ");

@@ -214,6 +214,29 @@ TEST(without_guard_advice_the_cap_is_what_the_mappings_allow)
     pool_close();
 }
 
+TEST(a_budget_counts_each_credit_with_a_quarter_of_its_stack)
+{
+    const size_t small = WEIR_STACK_BYTES_MIN / STACK_CHARGE_PART;
+    const size_t budget = (STACK_COUNT_MAX_LEAST + 36) * small;
+
+    pool_open(0, 1);
+    stack_pool_set_budget(&pool, budget, 0);
+    CHECK_INT(pool.count_max, ==, STACK_COUNT_MAX_LEAST + 36);
+    CHECK_OK(stack_credit_take(&pool, 0, pool.count_max - 8));
+    CHECK_INT(stack_credit_take(&pool, 2, 3), ==, WEIR_EOVERLOAD); /* each counts as four */
+    CHECK_OK(stack_credit_take(&pool, 2, 1));
+    CHECK_OK(stack_credit_lend(&pool, 2));
+    CHECK_INT(stack_credit_lend(&pool, 0), ==, WEIR_EOVERLOAD);
+    CHECK_INT(stack_credit_take(&pool, 0, 1), ==, WEIR_EOVERLOAD);
+    CHECK_INT(pool.charged_bytes, ==, pool.budget_bytes);
+    stack_credit_unlend(&pool, 2);
+    CHECK_OK(stack_credit_take(&pool, 0, 4));
+    stack_credit_return(&pool, 2, 1);
+    stack_credit_return(&pool, 0, pool.count_max - 4);
+    CHECK_INT(pool.charged_bytes, ==, 0);
+    pool_close();
+}
+
 TEST(failing_kernel_calls_are_an_error_of_the_credit_and_leak_nothing)
 {
     static const struct {
