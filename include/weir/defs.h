@@ -28,6 +28,16 @@
 #define WEIR_API __attribute__((visibility("default")))
 #define WEIR_MUST_USE __attribute__((warn_unused_result))
 
+/* A local that is filled before it is read, in code built with -ftrivial-auto-var-init. */
+#if defined(__has_attribute)
+#if __has_attribute(uninitialized)
+#define WEIR_UNINITIALIZED_ __attribute__((uninitialized))
+#endif
+#endif
+#ifndef WEIR_UNINITIALIZED_
+#define WEIR_UNINITIALIZED_
+#endif
+
 /* Where a call was made, for messages that name both places of a misuse. */
 #define WEIR_STRINGIZE_(x) #x
 #define WEIR_STRINGIZE(x) WEIR_STRINGIZE_(x)
