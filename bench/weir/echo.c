@@ -28,22 +28,27 @@ static void check(const char *call, int result)
     bench_fail(&bench, call, *weir_why() ? weir_why() : weir_strerror(result));
 }
 
-static int answer(weir_conn *conn)
-{
+/* Of the connection, not of the request: it is built with -ftrivial-auto-var-init=zero. */
+struct buffer {
     char data[CONN_BYTES];
-    ssize_t n = weir_conn_read(conn, data, sizeof data);
+};
+
+static int answer(weir_conn *conn, struct buffer *buffer)
+{
+    ssize_t n = weir_conn_read(conn, buffer->data, sizeof buffer->data);
 
     if (n <= 0) return n < 0 ? (int)n : WEIR_ECLOSED;
-    return weir_conn_send_all(conn, data, (size_t)n, NULL);
+    return weir_conn_send_all(conn, buffer->data, (size_t)n, NULL);
 }
 
 static int serve(void *arg)
 {
     weir_conn *conn = *(weir_conn **)arg;
+    struct buffer buffer;
     int r = 0;
 
     while (r == 0) {
-        WEIR_DEADLINE(REQUEST_MS) r = answer(conn);
+        WEIR_DEADLINE(REQUEST_MS) r = answer(conn, &buffer);
     }
     weir_conn_close(conn);
     return 0;
@@ -52,10 +57,11 @@ static int serve(void *arg)
 static int serve_without_deadline(void *arg)
 {
     weir_conn *conn = *(weir_conn **)arg;
+    struct buffer buffer;
     int r = 0;
 
     WEIR_NO_DEADLINE("to measure what a deadline costs") {
-        while (r == 0) r = answer(conn);
+        while (r == 0) r = answer(conn, &buffer);
     }
     weir_conn_close(conn);
     return 0;
@@ -75,9 +81,10 @@ static void wait_without_task(weir_conn *conn)
 static int serve_one(void *arg)
 {
     weir_conn *conn = *(weir_conn **)arg;
+    struct buffer buffer;
     int r = 0;
 
-    WEIR_DEADLINE(REQUEST_MS) r = answer(conn);
+    WEIR_DEADLINE(REQUEST_MS) r = answer(conn, &buffer);
     if (r == 0) {
         wait_without_task(conn);
     } else {

@@ -129,8 +129,7 @@ static void open_ring(void)
         fprintf(stderr, "echo-uring: io_uring is not to be had: %s\n", strerror(-r));
         exit(BENCH_NOT_HERE);
     }
-    check("io_uring_register_files_sparse",
-          io_uring_register_files_sparse(&ring, CONNECTIONS_MAX));
+    check("io_uring_register_files_sparse", io_uring_register_files_sparse(&ring, CONNECTIONS_MAX));
     check("io_uring_register_ring_fd", io_uring_register_ring_fd(&ring) < 0 ? -EINVAL : 0);
     if (posix_memalign((void **)&buffer_ring, 4096, BUFFERS * sizeof(struct io_uring_buf)) != 0)
         bench_fail(&bench, "posix_memalign", strerror(ENOMEM));

@@ -63,8 +63,7 @@ int main(void)
     check("uv_ip4_addr", uv_ip4_addr("127.0.0.1", 0, &address));
     check("uv_tcp_bind", uv_tcp_bind(&listener, (const struct sockaddr *)&address, 0));
     check("uv_listen", uv_listen((uv_stream_t *)&listener, BENCH_BACKLOG, on_connection));
-    check("uv_tcp_getsockname",
-          uv_tcp_getsockname(&listener, (struct sockaddr *)&address, &bytes));
+    check("uv_tcp_getsockname", uv_tcp_getsockname(&listener, (struct sockaddr *)&address, &bytes));
     bench_print_port(ntohs(address.sin_port));
     return uv_run(loop, UV_RUN_DEFAULT);
 }
