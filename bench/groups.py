@@ -202,8 +202,8 @@ GROUPS = {
         Row("sequential", {"weir": "weir", "c": "c"}, 400_000_000, 40_000_000),
     ],
     "echo": [
-        echo_row("echo_64", ECHO, 500_000, 20_000, ("cpu",), ("rate", "p50", "p99")),
-        echo_row("echo_1000", ECHO, 500_000, 20_000, ("cpu",), ("rate", "p50", "p99")),
+        echo_row("echo_64", ECHO, 300_000, 20_000, ("cpu",), ("rate", "p50", "p99")),
+        echo_row("echo_1000", ECHO, 300_000, 20_000, ("cpu",), ("rate", "p50", "p99")),
         echo_row("calls_64", ECHO, 100_000, 10_000, (), ("all", "wait", "move", "other")),
         echo_row("calls_1000", ECHO, 100_000, 10_000, (), ("all", "wait", "move", "other")),
         echo_row("idle", IDLE, 10_000, 1_000, (), ("bytes",)),

@@ -547,7 +547,7 @@ static void measure_idle(const struct bench *bench)
 /* ---- main ---- */
 
 static const struct bench_workload workloads[] = {
-    {"echo_64", 500000, measure_echo_64},   {"echo_1000", 500000, measure_echo_1000},
+    {"echo_64", 300000, measure_echo_64},   {"echo_1000", 300000, measure_echo_1000},
     {"calls_64", 100000, measure_calls_64}, {"calls_1000", 100000, measure_calls_1000},
     {"idle", 10000, measure_idle},          {0},
 };
