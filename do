@@ -24,7 +24,7 @@ usage: ./do COMMAND
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
-  bench [GROUP]          benchmarks beside their peers (GROUP: runtime); no GROUP: all.
+  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo); no GROUP: all.
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
   check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
                          analysis, tools/tidy (include matrix and house rules)
@@ -63,7 +63,7 @@ packages_debug="gdb:gdb valgrind:valgrind binutils:strip"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
 packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
-packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev python3:python3"
+packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev liburing-dev linux-perf:perf python3:python3"
 
 installed() {
     case $1 in

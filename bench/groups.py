@@ -174,7 +174,7 @@ IDLE = {
 def echo_row(name, columns, n, n_quick, ratios=(), plain=()):
     """A row of servers, driven by the load generator."""
     metrics = tuple(f"{name}_{metric}" for metric in (*ratios, *plain))
-    return Row(name, columns, n, n_quick, metrics=metrics, load="echo-load",
+    return Row(name, columns, n, n_quick, metrics=metrics, load="echo-load", timeout_s=180,
                ours=("weir", "weir_uring"), best={"raw": ("raw_epoll", "raw_uring")},
                plain=metrics[len(ratios):])
 
