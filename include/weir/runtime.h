@@ -59,6 +59,7 @@ typedef struct weir_config {
     int blocking_threads_max;  /* for file calls, and as many for name look-ups */
     size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected. Without
                                      threads (io_uring) the sum of both is the bound */
+    int processes_max;         /* child processes at a time; WEIR_PROCESSES_DEFAULT */
 } weir_config;
 
 /* weir_config_init - set every member to "not said". */

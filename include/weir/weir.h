@@ -8,6 +8,7 @@
 #include <weir/log.h>
 #include <weir/net.h>
 #include <weir/postbox.h>
+#include <weir/process.h>
 #include <weir/runtime.h>
 #include <weir/scope.h>
 #include <weir/signal.h>

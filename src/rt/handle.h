@@ -29,6 +29,8 @@ enum handle_kind {
     HANDLE_UDP,
     HANDLE_FILE,
     HANDLE_SIGNALS,
+    HANDLE_PROCESS,
+    HANDLE_PROCESS_POOL,
     HANDLE_KINDS,
 };
 

@@ -92,6 +92,49 @@ struct kernel_file_op {
     _Alignas(8) char status[256]; /* struct statx, which not every libc declares */
 };
 
+/* ---- Processes ---- */
+
+enum {
+    PROCESS_FDS_MAX = 11,
+    PROCESS_LIMITS_MAX = 5,
+    PROCESS_FD_INHERIT = -1, /* the parent's of the same number */
+    PROCESS_FD_NULL = -2,    /* /dev/null */
+};
+
+/* What a new process is made of; the memory is the caller's, for the call. */
+struct process_plan {
+    const char *const *paths; /* tried in turn, as execvp does; NULL ends them */
+    const char *const *arguments;
+    const char *const *environment;
+    const char *directory;    /* NULL: the parent's */
+    int fds[PROCESS_FDS_MAX]; /* what becomes 0, 1, 2, ...; all others are closed */
+    int fd_count;
+    unsigned blocking; /* bits of fds that lose O_NONBLOCK: the two ends have nothing in common */
+    struct process_limit {
+        int which; /* RLIMIT_* */
+        uint64_t value;
+    } limits[PROCESS_LIMITS_MAX];
+    int limit_count;
+    bool own_group;
+    int parent_death_signal; /* 0: none */
+};
+
+/* At what the child failed, when it did. */
+enum process_step { STEP_NONE, STEP_PARENT, STEP_DIRECTORY, STEP_FD, STEP_LIMIT, STEP_PROGRAM };
+
+struct process_made {
+    pid_t pid;
+    int pidfd;              /* close-on-exec */
+    enum process_step step; /* written on failure, too */
+};
+
+struct process_end {
+    int status; /* as wait gives it */
+    int64_t user_us;
+    int64_t system_us;
+    int64_t rss_bytes_max;
+};
+
 struct kernel {
     const char *name;
     void *state; /* the table's own */
@@ -205,6 +248,19 @@ struct kernel {
     /* Calls `entry` for each name but "." and ".."; stops when it returns < 0. */
     int (*list_directory)(const struct kernel *kernel, const char *path,
                           int (*entry)(void *arg, const char *name), void *arg);
+
+    /* Processes. process_start blocks until the child has become its program, or has
+     * failed to: then the child is gone again. -ENOSYS: this kernel has no pidfd. */
+    int (*process_start)(const struct kernel *kernel, const struct process_plan *plan,
+                         struct process_made *ret_made);
+    /* To the process, or to its whole group if it has one of its own (group > 0). */
+    int (*process_signal)(const struct kernel *kernel, int pidfd, pid_t group, int signo);
+    /* 1: it has ended, what was left of its group was killed, and it is reaped; 0: not yet
+     * (never if `wait`, which blocks); -ECHILD: somebody else has reaped it. */
+    int (*process_reap)(const struct kernel *kernel, int pidfd, pid_t group, bool wait,
+                        struct process_end *ret_end);
+    /* The same open file under another number, close-on-exec. */
+    int (*duplicate)(const struct kernel *kernel, int fd);
 };
 
 /* The real kernel with the epoll queue. Other tables start as a copy of it. */

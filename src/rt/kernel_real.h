@@ -69,6 +69,15 @@ int real_mkdir(const struct kernel *kernel, const char *path, mode_t mode);
 int real_list_directory(const struct kernel *kernel, const char *path,
                         int (*entry)(void *arg, const char *name), void *arg);
 
+/* ---- kernel_process.c ---- */
+
+int real_process_start(const struct kernel *kernel, const struct process_plan *plan,
+                       struct process_made *ret_made);
+int real_process_signal(const struct kernel *kernel, int pidfd, pid_t group, int signo);
+int real_process_reap(const struct kernel *kernel, int pidfd, pid_t group, bool wait,
+                      struct process_end *ret_end);
+int real_duplicate(const struct kernel *kernel, int fd);
+
 /* The members of a table that come from here. */
 #define KERNEL_REAL_CALLS                                                                         \
     .short_recv_drains = true, .now_ns = real_now_ns, .coarse_now_ns = real_coarse_now_ns,        \
@@ -84,7 +93,9 @@ int real_list_directory(const struct kernel *kernel, const char *path,
     .close = real_close, .getaddrinfo = real_getaddrinfo, .freeaddrinfo = real_freeaddrinfo,      \
     .open = real_open, .pread = real_pread, .pwrite = real_pwrite, .fsync = real_fsync,           \
     .lock_file = real_lock_file, .fstat = real_fstat, .stat = real_stat, .rename = real_rename,   \
-    .unlink = real_unlink, .mkdir = real_mkdir, .list_directory = real_list_directory
+    .unlink = real_unlink, .mkdir = real_mkdir, .list_directory = real_list_directory,            \
+    .process_start = real_process_start, .process_signal = real_process_signal,                   \
+    .process_reap = real_process_reap, .duplicate = real_duplicate
 
 /* Set a timerfd to an absolute time (INT64_MAX: never; the past: now). */
 int real_timer_set(int timer_fd, int64_t at_ns);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <weir/error.h>
+#include <weir/process.h>
 
 #include "rt/cores.h"
 #include "rt/handle.h"
@@ -214,6 +215,10 @@ static int check_config(const weir_config *config)
                       config->blocking_threads_max, BLOCKING_THREADS_LIMIT,
                       WEIR_BLOCKING_THREADS_DEFAULT);
     }
+    if (config->processes_max < 0) {
+        return refuse("runtime: processes_max is %d, must be 1 or more, or 0 for %d",
+                      config->processes_max, WEIR_PROCESSES_DEFAULT);
+    }
     if (!kernel_select(config->backend)) {
         return refuse("runtime: there is no backend '%s'", config->backend);
     }
@@ -321,6 +326,7 @@ static void runtime_free(weir_runtime *runtime)
     pollable_slabs_free(runtime);
     handles_end();
     stack_pool_deinit(&runtime->stacks);
+    lock_deinit(&runtime->process_lock);
     lock_deinit(&runtime->memory_lock);
     lock_deinit(&runtime->signal_lock);
     mem_free(runtime->worker_memory);
@@ -329,6 +335,7 @@ static void runtime_free(weir_runtime *runtime)
 
 static void configure(weir_runtime *runtime, const weir_config *config)
 {
+    runtime->processes_max = config->processes_max ? config->processes_max : WEIR_PROCESSES_DEFAULT;
     runtime->drain_ms = config->drain_ms ? config->drain_ms : WEIR_DRAIN_MS_DEFAULT;
     runtime->signals = config->signals;
     runtime->log_level = config->log_level ? config->log_level : log_level_from_environment();
@@ -367,7 +374,11 @@ static int init_executors(weir_runtime *runtime, const weir_config *config)
                                               : (size_t)WEIR_BLOCKING_QUEUE_DEFAULT;
     int r = blocking_init(&runtime->files, "files", runtime->kernel, threads, queue);
     if (r < 0) return r;
-    return blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
+    r = blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
+    if (r < 0) return r;
+    /* Its queue needs no bound of its own: what waits in it counts as a process. */
+    return blocking_init(&runtime->spawns, "processes", runtime->kernel, threads,
+                         (size_t)runtime->processes_max);
 }
 
 static int open_root(weir_runtime *runtime, const weir_config *config)
@@ -402,6 +413,7 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
                     (runtime->quota_milli < 0 || runtime->quota_milli >= 1000);
     atom_store(&runtime->dump_fd, -1);
     lock_init(&runtime->memory_lock);
+    lock_init(&runtime->process_lock);
     lock_init(&runtime->signal_lock);
     list_init(&runtime->signal_watchers);
     configure(runtime, config);
@@ -436,6 +448,7 @@ fail_workers:
 fail_queues:
     close_queues(runtime);
 fail_memory:
+    lock_deinit(&runtime->process_lock);
     handles_end();
     lock_deinit(&runtime->memory_lock);
     lock_deinit(&runtime->signal_lock);
@@ -494,14 +507,16 @@ static void deliver_last_mail(weir_runtime *runtime)
 static int runtime_end(weir_runtime *runtime)
 {
     struct worker *worker = &runtime->workers[0];
-    size_t orphans =
-        blocking_orphan_count(&runtime->files) + blocking_orphan_count(&runtime->names);
+    struct blocking *executors[] = {&runtime->files, &runtime->names, &runtime->spawns};
+    size_t orphans = 0;
     int result = scope_result(runtime->root);
     size_t stuck_completions = 0;
-    int stuck_files;
-    int stuck_names;
+    int stuck_total = 0;
 
     deliver_last_mail(runtime);
+    for (size_t i = 0; i < sizeof executors / sizeof executors[0]; i++) {
+        orphans += blocking_orphan_count(executors[i]);
+    }
     if (orphans > 0) {
         log_write(runtime, WEIR_LOG_WARNING, NULL, "%zu orphaned calls are still running", orphans);
     }
@@ -509,10 +524,11 @@ static int runtime_end(weir_runtime *runtime)
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         stuck_completions += runtime->workers[i].stuck_completions;
     }
-    stuck_files = blocking_deinit(&runtime->files, runtime->drain_ms);
-    stuck_names = blocking_deinit(&runtime->names, runtime->drain_ms);
-    if (stuck_files > 0) report_orphans(runtime, &runtime->files, stuck_files);
-    if (stuck_names > 0) report_orphans(runtime, &runtime->names, stuck_names);
+    for (size_t i = 0; i < sizeof executors / sizeof executors[0]; i++) {
+        int stuck = blocking_deinit(executors[i], runtime->drain_ms);
+        if (stuck > 0) report_orphans(runtime, executors[i], stuck);
+        stuck_total += stuck;
+    }
     if (stuck_completions > 0) report_stuck_completions(runtime, stuck_completions);
     scope_release(worker, runtime->root);
     signals_remove(runtime);
@@ -521,7 +537,7 @@ static int runtime_end(weir_runtime *runtime)
     worker_current = NULL;
     /* A stuck thread still uses its executor, which lies in the runtime; the kernel still
      * uses the memory of a stuck call. */
-    if (stuck_files == 0 && stuck_names == 0 && stuck_completions == 0) {
+    if (stuck_total == 0 && stuck_completions == 0) {
         runtime_free(runtime);
     } else {
         handles_end();

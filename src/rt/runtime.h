@@ -139,6 +139,10 @@ struct weir_runtime {
     void *log_arg;
     struct blocking files;
     struct blocking names;
+    struct blocking spawns;   /* the making of processes */
+    struct lock process_lock; /* of all processes: io/process.h */
+    ATOM(int) process_count;
+    int processes_max;
 
     ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;

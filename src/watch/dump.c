@@ -319,6 +319,8 @@ static void show_runtime(struct dump *dump)
     say_executor(dump, &runtime->files);
     say(dump, "; ");
     say_executor(dump, &runtime->names);
+    say(dump, "; ");
+    say_executor(dump, &runtime->spawns);
     end_line(dump);
 }
 

@@ -81,6 +81,12 @@ PASS_ON(int, mkdir, (KERNEL, const char *path, mode_t mode), path, mode)
 PASS_ON(int, list_directory,
         (KERNEL, const char *path, int (*entry)(void *arg, const char *name), void *arg), path,
         entry, arg)
+PASS_ON(int, process_start,
+        (KERNEL, const struct process_plan *plan, struct process_made *ret_made), plan, ret_made)
+PASS_ON(int, process_signal, (KERNEL, int pidfd, pid_t group, int signo), pidfd, group, signo)
+PASS_ON(int, process_reap, (KERNEL, int pidfd, pid_t group, bool wait, struct process_end *ret_end),
+        pidfd, group, wait, ret_end)
+PASS_ON(int, duplicate, (KERNEL, int fd), fd)
 PASS_ON(ssize_t, pread, (KERNEL, int fd, void *data, size_t bytes, int64_t offset), fd, data,
         fault_bytes_max(bytes), offset)
 PASS_ON(ssize_t, pwrite, (KERNEL, int fd, const void *data, size_t bytes, int64_t offset), fd, data,
