@@ -71,6 +71,13 @@ enum weir_overflow {
     WEIR_DROP_OLDEST, /* what has waited longest is dropped, and counted */
 };
 
+/* What becomes of what is still in a boundary when it is closed. */
+enum weir_on_close {
+    WEIR_ON_CLOSE_UNSET = 0,
+    WEIR_DRAIN,   /* it is worked off first */
+    WEIR_DISCARD, /* it is dropped, and whoever waits for it is told */
+};
+
 /* What a task runs. 0 or more is success; negative is a failure and goes to the
  * task's scope. `arg` is the task's own copy of what was given to spawn. */
 typedef int (*weir_task_fn)(void *arg);

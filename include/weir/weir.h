@@ -9,6 +9,7 @@
 #include <weir/net.h>
 #include <weir/postbox.h>
 #include <weir/process.h>
+#include <weir/process_pool.h>
 #include <weir/runtime.h>
 #include <weir/scope.h>
 #include <weir/signal.h>
