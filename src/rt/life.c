@@ -511,6 +511,15 @@ static void log_end(struct worker *worker, struct task *task, bool failed)
     }
 }
 
+/* Apart, like whatever needs room on the stack: what task_main reserves is a part of
+ * every task's stack that is touched in vain. */
+static __attribute__((noinline)) _Noreturn void end_misused(const struct task *task)
+{
+    char what[160];
+    block_describe(task->top, what, sizeof what);
+    misuse("task '%s' returned %d with %s still open", task->name, task->result, what);
+}
+
 void task_end(struct worker *worker, struct task *task)
 {
     bool quiet;
@@ -524,11 +533,7 @@ void task_end(struct worker *worker, struct task *task)
     /* What is in force by now, also if the mail about it has not come yet. */
     if (task->result < 0 && task->top == &task->base) block_refresh(worker, task);
     quiet = ended_quietly(task);
-    if (task->top != &task->base) {
-        char what[160];
-        block_describe(task->top, what, sizeof what);
-        misuse("task '%s' returned %d with %s still open", task->name, task->result, what);
-    }
+    if (task->top != &task->base) end_misused(task);
     if (log_wanted(worker->runtime, quiet ? WEIR_LOG_DEBUG : WEIR_LOG_ERROR)) {
         log_end(worker, task, !quiet);
     }
