@@ -621,7 +621,7 @@ static inline bool spawn_plain(struct worker *worker, weir_scope *scope, const c
     scope_unlock(scope);
     sanitize_release(task);
     if (!scope->shared) {
-        run_queue_push(&worker->ready, task);
+        ready_push(&worker->ready, task);
     } else {
         worker_place(worker, task);
     }

@@ -22,6 +22,7 @@
 #include "rt/kernel.h"
 #include "rt/lock.h"
 #include "rt/mail.h"
+#include "rt/ready.h"
 #include "rt/sanitize.h"
 #include "rt/stack.h"
 #include "rt/switch.h"
@@ -33,45 +34,25 @@ enum {
     TASK_CACHE_MAX = 128,
 };
 
-/* First in, first out; intrusive through run_next. */
-struct run_queue {
-    struct task *head;
-    struct task *tail;
-};
-
-static inline void run_queue_push(struct run_queue *queue, struct task *task)
-{
-    task->run_next = NULL;
-    if (queue->tail) {
-        queue->tail->run_next = task;
-    } else {
-        queue->head = task;
-    }
-    queue->tail = task;
-}
-
 enum worker_rest { WORKER_AWAKE, WORKER_SLEEPING };
 
 struct worker {
     /* Own: touched on this worker only. */
     ATOM(struct task *) current; /* read by the dump of another worker */
-    struct run_queue ready;
-    unsigned look_in;    /* tasks to run before the clock is looked at, and ... */
-    unsigned look_tasks; /* how many of them: adapts to how long they run */
-    unsigned looks_left; /* ... how often in this turn; 0: the turn is over */
-    bool plain;          /* neither `shared` nor a kernel that chooses */
-    bool shared;         /* the runtime has more than one worker */
-    bool fresh_turn;     /* if shared: look at the fresh queue first next time */
+    unsigned look_at;            /* place in `ready` at which the clock is looked at, ... */
+    unsigned look_tasks;         /* after so many tasks: adapts to how long they run; and ... */
+    unsigned looks_left;         /* ... how often in this turn; 0: the turn is over */
+    bool plain;                  /* neither `shared` nor a kernel that chooses */
+    bool shared;                 /* the runtime has more than one worker */
+    bool fresh_turn;             /* if shared: look at the fresh queue first next time */
     unsigned index;
     weir_runtime *runtime;
     const struct kernel *kernel;
     struct switch_context loop_context;
     struct sanitize_context sanitize;
-    ATOM(int64_t) turn_began_ns; /* read by the dump of another worker */
-    int64_t now_ns;              /* as of the last look at the clock */
-    struct stack *left_stack;    /* of a task that has ended: nobody runs on it any more */
-    unsigned left_class;
-    struct sanitize_context left_sanitize;
+    ATOM(int64_t) turn_began_ns;           /* read by the dump of another worker */
+    int64_t now_ns;                        /* as of the last look at the clock */
+    struct sanitize_context left_sanitize; /* of a task that has ended just now */
     struct mail *local_head;
     struct mail *local_tail;
     bool delivering;
@@ -114,6 +95,9 @@ struct worker {
     ATOM(uint64_t) tasks_started __attribute__((aligned(64)));
     ATOM(uint64_t) tasks_stolen;
     ATOM(uint64_t) turns;
+
+    /* Own again: at the end for its size. */
+    struct ready_queue ready __attribute__((aligned(64)));
 };
 
 struct weir_runtime {
@@ -214,8 +198,6 @@ void worker_place(struct worker *worker, struct task *task);
 /* The running task's function has returned. Returns the next task if that can run
  * on the same stack; else leaves the stack for good. */
 struct task *worker_finish(struct worker *worker, struct task *task);
-/* First thing on a stack that was switched to: take back the one that was left. */
-void worker_arrived(struct worker *worker);
 /* Make `worker` look at its mail if it sleeps. Any thread. */
 void worker_wake(struct worker *worker);
 /* Something is here to be run or delivered. */

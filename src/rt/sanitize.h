@@ -196,11 +196,11 @@ SANITIZE_INLINE void sanitize_task_begin(struct sanitize_context *context, void 
     (void)context, (void)low, (void)bytes;
 }
 
-/* The task has ended and its stack was left. */
+/* The task has ended and its stack was left; or there was none. */
 SANITIZE_INLINE void sanitize_task_end(struct sanitize_context *context)
 {
 #if WEIR_TSAN
-    __tsan_destroy_fiber(context->fiber);
+    if (context->fiber) __tsan_destroy_fiber(context->fiber);
     context->fiber = NULL;
 #endif
     (void)context;

@@ -225,13 +225,6 @@ static void say_busy_task(struct dump *dump, struct task *task)
     (void)pthread_mutex_unlock(&scope->lock.mutex);
 }
 
-static size_t queue_count(const struct run_queue *queue)
-{
-    size_t count = 0;
-    for (const struct task *task = queue->head; task; task = task->run_next) count++;
-    return count;
-}
-
 static void show_worker(struct dump *dump, struct worker *worker)
 {
     struct task *current = atom_load_acquire(&worker->current);
@@ -247,7 +240,7 @@ static void show_worker(struct dump *dump, struct worker *worker)
         end_line(dump);
         return;
     }
-    ready = queue_count(&worker->ready);
+    ready = worker->ready.count;
     if (current) {
         say(dump, "running task '%s'%s", current->name,
             current == task_self() ? " (this one)" : "");
