@@ -24,7 +24,7 @@ usage: ./do COMMAND
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
-  bench [GROUP]          benchmarks beside their peers (GROUP: runtime); no GROUP: all.
+  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo); no GROUP: all.
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
   check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
                          analysis, tools/tidy (include matrix and house rules)
@@ -63,7 +63,7 @@ packages_debug="gdb:gdb valgrind:valgrind binutils:strip"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
 packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
-packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev python3:python3"
+packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev liburing-dev linux-perf:perf python3:python3"
 
 installed() {
     case $1 in
@@ -291,14 +291,29 @@ export ASAN_OPTIONS="abort_on_error=0:detect_stack_use_after_return=0:strict_str
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:history_size=4"
 
-# tests KIND SUITE SECONDS WORKERS [ARGUMENT...] - the test program of a build.
+# tests KIND SUITE SECONDS WORKERS [ARGUMENT...] - the test program of a build, on the
+# backend that $backend names.
+backend=epoll
 tests() {
     program=build/$1/tests/weir-tests
     name=$2
     seconds=$3
     workers=$4
     shift 4
-    suite "$name" "$seconds" env WEIR_TEST_WORKERS="$workers" "$program" -j "$jobs" "$@"
+    suite "$name" "$seconds" env WEIR_TEST_BACKEND="$backend" WEIR_TEST_WORKERS="$workers" \
+        "$program" -j "$jobs" "$@"
+}
+
+# tests_uring KIND SUITE ... - the same on io_uring, if that works here.
+tests_uring() {
+    if WEIR_TEST_BACKEND=io_uring "build/$1/tests/weir-tests" \
+        file_calls_that_the_kernel_has_not_seen_can_be_taken_back | grep -q "^1 passed"; then
+        backend=io_uring
+        tests "$@"
+        backend=epoll
+    else
+        echo "$2: left out, since io_uring does not work here"
+    fi
 }
 
 # run_covered - the tests that coverage counts, from zero.
@@ -313,6 +328,7 @@ test_default() {
     if built release; then
         tests release gcc-1 240 1
         tests release gcc-2 240 2
+        tests_uring release gcc-uring-2 240 2
         suite compile 120 tests/compile/run build/release/libweir.a
         suite examples 120 tools/examples build/release/examples
         suite corpus 120 tests/fuzz/run replay build/release
@@ -339,6 +355,7 @@ test_filter() {
     fi
     if built asan-clang; then
         tests asan-clang asan-clang 300 2 "$1"
+        tests_uring asan-clang asan-clang-uring 300 2 "$1"
     fi
 }
 
@@ -371,6 +388,10 @@ test_rest() {
     need $packages_build $packages_test $packages_check $packages_debug
     if built asan-gcc; then
         tests asan-gcc asan-gcc 400 2
+        tests_uring asan-gcc asan-gcc-uring 400 2
+    fi
+    if built asan-clang; then
+        tests_uring asan-clang asan-clang-uring 400 2
     fi
     if built clang; then
         tests clang clang-1 300 1
@@ -379,6 +400,7 @@ test_rest() {
     for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
         if built $kind; then
             tests $kind $kind 500 2
+            tests_uring $kind "$kind-uring" 500 2
             suite "$kind-planted" 120 "build/$kind/tests/weir-planted"
             case $kind in *-strict) tests $kind "$kind-1" 500 1 ;; esac
             # One of the four: the long tests take minutes here.
@@ -389,6 +411,8 @@ test_rest() {
         suite masked 300 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
             build/release/tests/weir-tests -j "$jobs"
         tests release long 900 2 --only-long
+        tests_uring release gcc-uring-1 300 1
+        tests_uring release long-uring 900 2 --only-long
         suite install 120 tools/install-check build/release
     fi
     test_aarch64

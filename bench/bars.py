@@ -2,7 +2,7 @@
 
 The figures are those of the project's performance table; they change only when
 that table does. `ratio_X` is weir's figure divided by X's, measured in the same
-run; `weir` is weir's own figure. Exactly one of at_most and at_least is given
+run, `weir_uring_ratio_X` that of weir's other backend; `weir` is weir's own figure. Exactly one of at_most and at_least is given
 (times and bytes: at_most; rates: at_least).
 """
 
@@ -25,6 +25,18 @@ class Bar(NamedTuple):
         return value >= self.at_least
 
 
+# Both backends of weir beside the better one of the raw loops, and beside everybody.
+ECHO_CPU = [
+    bar
+    for ours in ("", "weir_uring_")
+    for bar in (
+        Bar(f"{ours}ratio_raw", 1.10),
+        Bar(f"{ours}ratio_libuv", 1.0),
+        Bar(f"{ours}ratio_tokio", 1.0),
+        Bar(f"{ours}ratio_go", 1.0),
+    )
+]
+
 BARS = {
     "runtime": {
         "spawn_join": [Bar("ratio_go", 0.12), Bar("ratio_tokio", 0.18)],
@@ -37,5 +49,9 @@ BARS = {
         "parked_bytes": [Bar("weir", 4800)],
         "parked_cancel": [Bar("ratio_go", 0.4), Bar("ratio_tokio", 0.6)],
         "sequential": [Bar("ratio_c", 1.01)],
+    },
+    "echo": {
+        "echo_64_cpu": ECHO_CPU,
+        "echo_1000_cpu": ECHO_CPU,
     },
 }

@@ -97,14 +97,14 @@ static inline int64_t bench_random_delay_ms(uint64_t *state)
 
 /* Resident memory and page tables: the second is not part of the first, and a
  * million stacks need a lot of it. */
-static inline int64_t bench_resident_bytes(const struct bench *bench)
+static inline int64_t bench_resident_bytes_of(const struct bench *bench, const char *path)
 {
     char line[256];
     int64_t kilobytes = 0;
     int found = 0;
-    FILE *status = fopen("/proc/self/status", "re");
+    FILE *status = fopen(path, "re");
 
-    if (!status) bench_fail(bench, "/proc/self/status", strerror(errno));
+    if (!status) bench_fail(bench, path, strerror(errno));
     while (fgets(line, sizeof line, status)) {
         if (strncmp(line, "VmRSS:", 6) == 0 || strncmp(line, "VmPTE:", 6) == 0) {
             kilobytes += strtoll(line + 6, NULL, 10);
@@ -112,8 +112,13 @@ static inline int64_t bench_resident_bytes(const struct bench *bench)
         }
     }
     fclose(status);
-    if (found != 2) bench_fail(bench, "/proc/self/status", "VmRSS or VmPTE is missing");
+    if (found != 2) bench_fail(bench, path, "VmRSS or VmPTE is missing");
     return kilobytes * 1024;
+}
+
+static inline int64_t bench_resident_bytes(const struct bench *bench)
+{
+    return bench_resident_bytes_of(bench, "/proc/self/status");
 }
 
 static inline void bench_usage(const char *program, const struct bench_workload *workloads)

@@ -54,12 +54,39 @@ PROGRAMS = {
         command=("{cc}", *C_FLAGS, "-o", "{out}/bench-c", "peers/c/main.c"),
         install="gcc",
     ),
+    "echo-load": Program(
+        path="{out}/bench-echo-load",
+        needs=("{cc}",),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/bench-echo-load", "load/echo.c"),
+        install="gcc",
+    ),
+    "echo-epoll": Program(
+        path="{out}/echo-epoll",
+        needs=("{cc}",),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/echo-epoll", "peers/c/echo_epoll.c"),
+        install="gcc",
+    ),
+    "echo-uring": Program(
+        path="{out}/echo-uring",
+        needs=("{cc}", "pkg-config"),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/echo-uring", "peers/c/echo_uring.c"),
+        pkg_config="liburing",
+        install="gcc pkg-config liburing-dev",
+    ),
+    "echo-libuv": Program(
+        path="{out}/echo-libuv",
+        needs=("{cc}", "pkg-config"),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/echo-libuv", "peers/libuv/echo.c"),
+        pkg_config="libuv",
+        install="gcc pkg-config libuv1-dev",
+    ),
 }
 
 
 class Peer(NamedTuple):
     program: str
     env: Dict[str, str] = {}
+    serves: Tuple[str, ...] = ()  # as a server that a load drives: its arguments
 
 
 # A 2 at the end of a name means two workers; everything else runs on one.
@@ -72,6 +99,16 @@ PEERS = {
     "tokio2": Peer("tokio", {"BENCH_WORKERS": "2"}),
     "libuv": Peer("libuv"),
     "c": Peer("c"),
+    # Servers of the group echo.
+    "weir_epoll": Peer("weir", {"BENCH_BACKEND": "epoll"}, ("serve_echo",)),
+    "weir_uring": Peer("weir", {"BENCH_BACKEND": "io_uring"}, ("serve_echo",)),
+    "weir_no_deadline": Peer("weir", {"BENCH_BACKEND": "epoll"}, ("serve_echo_no_deadline",)),
+    "weir_no_task": Peer("weir", {"BENCH_BACKEND": "epoll"}, ("serve_echo_no_task",)),
+    "raw_epoll": Peer("echo-epoll"),
+    "raw_uring": Peer("echo-uring"),
+    "libuv_echo": Peer("echo-libuv"),
+    "go_echo": Peer("go", {"GOMAXPROCS": "1"}, ("serve_echo",)),
+    "tokio_echo": Peer("tokio", {"BENCH_WORKERS": "1"}, ("serve_echo",)),
 }
 
 
@@ -80,6 +117,11 @@ class Row(NamedTuple):
 
     `columns` maps the name printed to the peer that is run. `metrics` are the
     workload names that the program prints, when they differ from its argument.
+    `load` is a program that starts the peer as a server and measures it. `ours`
+    are the columns that are weir's: the ratios of the first are `ratio_X`, those
+    of another `NAME_ratio_X`. `best` names groups of columns: the one that
+    measured best in this run is a column of the ratios itself. `plain` are the
+    metrics that are shown without ratios.
     """
 
     name: str
@@ -89,6 +131,10 @@ class Row(NamedTuple):
     workload: str = ""  # the program's argument; default: the name
     metrics: Tuple[str, ...] = ()
     timeout_s: int = 60
+    load: str = ""
+    ours: Tuple[str, ...] = ("weir",)
+    best: Dict[str, Tuple[str, ...]] = {}
+    plain: Tuple[str, ...] = ()
 
     @property
     def argument(self):
@@ -104,6 +150,34 @@ class Row(NamedTuple):
 TASKS = {"weir": "weir", "go": "go", "tokio": "tokio"}
 TASKS_2 = {"weir": "weir2", "go": "go2", "tokio": "tokio2"}
 TIMERS = {**TASKS, "libuv": "libuv"}
+
+ECHO = {
+    "weir": "weir_epoll",
+    "weir_uring": "weir_uring",
+    "weir_no_deadline": "weir_no_deadline",
+    "raw_epoll": "raw_epoll",
+    "raw_uring": "raw_uring",
+    "libuv": "libuv_echo",
+    "go": "go_echo",
+    "tokio": "tokio_echo",
+}
+IDLE = {
+    "weir": "weir_epoll",
+    "weir_no_task": "weir_no_task",
+    "raw_epoll": "raw_epoll",
+    "libuv": "libuv_echo",
+    "go": "go_echo",
+    "tokio": "tokio_echo",
+}
+
+
+def echo_row(name, columns, n, n_quick, ratios=(), plain=()):
+    """A row of servers, driven by the load generator."""
+    metrics = tuple(f"{name}_{metric}" for metric in (*ratios, *plain))
+    return Row(name, columns, n, n_quick, metrics=metrics, load="echo-load", timeout_s=180,
+               ours=("weir", "weir_uring"), best={"raw": ("raw_epoll", "raw_uring")},
+               plain=metrics[len(ratios):])
+
 
 GROUPS = {
     "runtime": [
@@ -126,5 +200,12 @@ GROUPS = {
             timeout_s=120,
         ),
         Row("sequential", {"weir": "weir", "c": "c"}, 400_000_000, 40_000_000),
+    ],
+    "echo": [
+        echo_row("echo_64", ECHO, 300_000, 20_000, ("cpu",), ("rate", "p50", "p99")),
+        echo_row("echo_1000", ECHO, 300_000, 20_000, ("cpu",), ("rate", "p50", "p99")),
+        echo_row("calls_64", ECHO, 100_000, 10_000, (), ("all", "wait", "move", "other")),
+        echo_row("calls_1000", ECHO, 100_000, 10_000, (), ("all", "wait", "move", "other")),
+        echo_row("idle", IDLE, 10_000, 1_000, (), ("bytes",)),
     ],
 }

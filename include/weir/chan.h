@@ -45,13 +45,6 @@ typedef struct weir_rx weir_rx; /* an end of the receiving side */
 /* As capacity: no item is ever stored; a sender waits until a receiver takes it. */
 #define WEIR_RENDEZVOUS SIZE_MAX
 
-/* What becomes of items that are stored when the last sender is gone. */
-enum weir_on_close {
-    WEIR_ON_CLOSE_UNSET = 0,
-    WEIR_DRAIN,   /* receivers get them, then WEIR_ECLOSED */
-    WEIR_DISCARD, /* they go to on_drop, and receivers get WEIR_ECLOSED at once */
-};
-
 /* Why nobody gets an item. */
 enum weir_drop {
     WEIR_DROPPED_OVERFLOW = 1, /* WEIR_DROP_NEWEST, WEIR_DROP_OLDEST */

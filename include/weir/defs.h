@@ -28,6 +28,16 @@
 #define WEIR_API __attribute__((visibility("default")))
 #define WEIR_MUST_USE __attribute__((warn_unused_result))
 
+/* A local that is filled before it is read, in code built with -ftrivial-auto-var-init. */
+#if defined(__has_attribute)
+#if __has_attribute(uninitialized)
+#define WEIR_UNINITIALIZED_ __attribute__((uninitialized))
+#endif
+#endif
+#ifndef WEIR_UNINITIALIZED_
+#define WEIR_UNINITIALIZED_
+#endif
+
 /* Where a call was made, for messages that name both places of a misuse. */
 #define WEIR_STRINGIZE_(x) #x
 #define WEIR_STRINGIZE(x) WEIR_STRINGIZE_(x)
@@ -59,6 +69,13 @@ enum weir_overflow {
     WEIR_REJECT,      /* the caller gets WEIR_EOVERLOAD at once */
     WEIR_DROP_NEWEST, /* what comes now is dropped, and counted */
     WEIR_DROP_OLDEST, /* what has waited longest is dropped, and counted */
+};
+
+/* What becomes of what is still in a boundary when it is closed. */
+enum weir_on_close {
+    WEIR_ON_CLOSE_UNSET = 0,
+    WEIR_DRAIN,   /* it is worked off first */
+    WEIR_DISCARD, /* it is dropped, and whoever waits for it is told */
 };
 
 /* What a task runs. 0 or more is success; negative is a failure and goes to the

@@ -24,6 +24,9 @@ enum weir_error {
     WEIR_EINUSE = -4105,      /* another task is doing the same to this object right now */
     WEIR_ENONAME = -4106,     /* the name does not exist: weir_why() */
     WEIR_ENAMESERVER = -4107, /* the name could not be looked up now: weir_why() */
+    WEIR_EEXIT = -4108,       /* a process ended, and not as it should have: weir_why() */
+    WEIR_EOVERTIME = -4109,   /* a job took longer than its pool allows: weir_why() */
+    WEIR_EPROTOCOL = -4110,   /* the other side does not keep to the protocol: weir_why() */
 };
 
 /* weir_strerror - a sentence for a code of ours or of the kernel's.

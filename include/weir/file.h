@@ -1,7 +1,9 @@
 /* file.h - files, through the bounded file executor.
  *
  * File calls block in the kernel, so they run on a small set of threads with a
- * bounded queue; when it is full they are rejected with WEIR_EOVERLOAD. The data
+ * bounded queue; when it is full they are rejected with WEIR_EOVERLOAD. On io_uring
+ * the kernel itself takes the part of the threads for most calls; the results, the
+ * bound (threads + queue) and everything below are the same. The data
  * in flight is the runtime's own memory: when a caller is cancelled while its
  * call is running, the caller goes on at once and the call becomes an orphan,
  * which the dump shows and shutdown reports. A call that was still queued is

@@ -26,6 +26,7 @@ WEIR_BEGIN
 #define WEIR_BLOCKING_QUEUE_DEFAULT 256
 #define WEIR_WORKERS_MAX 256
 #define WEIR_TASKS_EXACT_MAX 16384
+#define WEIR_STACK_BUDGET_PART 2
 
 /* Signals are taken only if asked for; the handlers that were there before come
  * back when the runtime ends. */
@@ -44,15 +45,21 @@ typedef struct weir_config {
     unsigned signals;    /* of enum weir_signals */
     int64_t drain_ms;    /* budget of a stop by signal; WEIR_DRAIN_MS_DEFAULT */
     size_t stack_bytes;  /* of a task's stack; WEIR_STACK_BYTES_DEFAULT */
-    size_t max_tasks;    /* of the whole runtime; default: what the guard pages allow.
-                                     Exact below WEIR_TASKS_EXACT_MAX per worker; above that
-                                     up to 128 per worker may lie unused */
-    const char *backend; /* "epoll"; default: the best that works here */
+    size_t max_tasks;    /* of the whole runtime; default: what the guard pages allow and, under
+                            a memory limit (cgroup), what fits into one WEIR_STACK_BUDGET_PART-th
+                            of it when each task counts with a quarter of its stack: 16,384 tasks
+                            with the default stack in 512 MiB. Exact below WEIR_TASKS_EXACT_MAX
+                            per worker; above that up to 128 per worker may lie unused */
+    const char *backend; /* "io_uring" or "epoll": that one, or WEIR_EREFUSED with the reason
+                                     in weir_why. Default: io_uring where it works, else epoll
+                                     (the log says why, once). weir_dump shows which */
     enum weir_log_level log_level;
     weir_log_fn log; /* default: one line each to standard error */
     void *log_arg;
     int blocking_threads_max;  /* for file calls, and as many for name look-ups */
-    size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected */
+    size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected. Without
+                                     threads (io_uring) the sum of both is the bound */
+    int processes_max;         /* child processes at a time; WEIR_PROCESSES_DEFAULT */
 } weir_config;
 
 /* weir_config_init - set every member to "not said". */
@@ -78,7 +85,8 @@ WEIR_API WEIR_MUST_USE int weir_runtime_open_sized(size_t config_bytes, const we
 #define weir_runtime_open(...) weir_runtime_open_sized(sizeof(weir_config), __VA_ARGS__)
 
 /* weir_runtime_fd - a descriptor that is readable whenever weir_turn has
- * something to do, timers included. It belongs to the runtime. */
+ * something to do, timers included. It belongs to the runtime. Or the kernel's error
+ * (-EMFILE), if it could not be made. */
 WEIR_API int weir_runtime_fd(const weir_runtime *runtime);
 
 /* weir_runtime_scope - the root scope, to spawn the first tasks into. */
@@ -109,7 +117,8 @@ WEIR_API int64_t weir_now_ns(void);
 
 /* weir_dump - write the tree of scopes and tasks to `fd`: state, what each is
  * parked on and for how long, deadline, stack use, orphans, and the backtrace of
- * each parked task. Returns 0, or the kernel's error from writing. Call it from a
+ * each parked task; before it the workers, and what they may use: cores, quota, memory
+ * limit, stack budget. Returns 0, or the kernel's error from writing. Call it from a
  * task or from the thread that embeds the runtime. Waits, at most a second, for
  * other workers to reach a safe point; the ones that do not are shown as busy. */
 WEIR_API int weir_dump(int fd);

@@ -165,9 +165,9 @@ WEIR_API void weir_block_leave(weir_block *block);
 /* `n` makes the names unique, also for two blocks on one line. */
 #define WEIR_BLOCK_(enter, ...) WEIR_BLOCK_N_(enter, __COUNTER__, __VA_ARGS__)
 #define WEIR_BLOCK_N_(enter, n, ...) WEIR_BLOCK_NAMED_(enter, n, __VA_ARGS__)
-#define WEIR_BLOCK_NAMED_(enter, n, ...)                                       \
-    for (weir_block weir_block_##n __attribute__((cleanup(weir_block_leave))), \
-         *weir_once_##n = enter(&weir_block_##n, __VA_ARGS__, WEIR_HERE);      \
+#define WEIR_BLOCK_NAMED_(enter, n, ...)                                                           \
+    for (weir_block weir_block_##n __attribute__((cleanup(weir_block_leave))) WEIR_UNINITIALIZED_, \
+         *weir_once_##n = enter(&weir_block_##n, __VA_ARGS__, WEIR_HERE);                          \
          weir_once_##n; weir_once_##n = NULL)
 
 /* WEIR_DEADLINE(ms) { … } - everything in the block must be done in `ms` from

@@ -11,6 +11,8 @@
 #include <weir/net.h>
 #include <weir/pool.h>
 #include <weir/postbox.h>
+#include <weir/process.h>
+#include <weir/process_pool.h>
 #include <weir/runtime.h>
 #include <weir/scope.h>
 #include <weir/select.h>

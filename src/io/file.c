@@ -1,4 +1,5 @@
-/* file.c - files and paths, as calls of the bounded file executor.
+/* file.c - files and paths, as calls of the bounded file executor, which makes them by
+ * completion where the worker's queue can, and on its threads where not.
  *
  * A call owns everything it touches: copies of paths and data, and a share of the
  * open file. So a caller that is cancelled goes on at once, and what the call leaves
@@ -24,20 +25,24 @@
 struct weir_file {
     struct io_head head;
     int fd;
+    bool positioned;       /* calls may go by completion: see struct kernel_file_op */
     ATOM(unsigned) shares; /* its user's, and one for each call */
 };
 
 struct file_call;
 
-/* A row of the table: what the dump calls it, and what a thread does. */
+/* A row of the table: what the dump calls it, what a thread does, and which call by
+ * completion is the same (KERNEL_FILE_KINDS: none is). */
 struct file_operation {
     const char *name;
     ssize_t (*run)(const struct kernel *kernel, struct file_call *call);
+    enum kernel_file_kind kind;
 };
 
 struct file_call {
     struct blocking_call call;
     const struct file_operation *operation;
+    struct kernel_file_op op;
     ssize_t result;
     weir_file *file; /* a share, or NULL */
     int fd;          /* of close: the descriptor itself; of open: what it gave, or -1 */
@@ -125,12 +130,17 @@ enum file_operations {
 };
 
 static const struct file_operation operations[FILE_OPERATIONS] = {
-    [FILE_OPEN] = {"open", run_open},       [FILE_CLOSE] = {"close", run_close},
-    [FILE_READ] = {"read", run_read},       [FILE_WRITE] = {"write", run_write},
-    [FILE_SYNC] = {"fsync", run_sync},      [FILE_STAT] = {"fstat", run_file_stat},
-    [PATH_STAT] = {"stat", run_path_stat},  [PATH_RENAME] = {"rename", run_rename},
-    [PATH_UNLINK] = {"unlink", run_unlink}, [PATH_MKDIR] = {"mkdir", run_mkdir},
-    [PATH_LIST] = {"list", run_list},
+    [FILE_OPEN] = {"open", run_open, KERNEL_FILE_OPEN},
+    [FILE_CLOSE] = {"close", run_close, KERNEL_FILE_KINDS},
+    [FILE_READ] = {"read", run_read, KERNEL_FILE_READ},
+    [FILE_WRITE] = {"write", run_write, KERNEL_FILE_WRITE},
+    [FILE_SYNC] = {"fsync", run_sync, KERNEL_FILE_SYNC},
+    [FILE_STAT] = {"fstat", run_file_stat, KERNEL_FILE_STAT},
+    [PATH_STAT] = {"stat", run_path_stat, KERNEL_PATH_STAT},
+    [PATH_RENAME] = {"rename", run_rename, KERNEL_PATH_RENAME},
+    [PATH_UNLINK] = {"unlink", run_unlink, KERNEL_PATH_UNLINK},
+    [PATH_MKDIR] = {"mkdir", run_mkdir, KERNEL_PATH_MKDIR},
+    [PATH_LIST] = {"list", run_list, KERNEL_FILE_KINDS},
 };
 
 /* ---- The life of a call ---- */
@@ -146,6 +156,39 @@ static void call_run(struct blocking_call *blocking)
 
     do call->result = call->operation->run(blocking->kernel, call);
     while (call->result == -EINTR);
+}
+
+/* Its results, when it went by completion. */
+static void call_take(struct blocking_call *blocking)
+{
+    struct file_call *call = call_of(blocking);
+    bool open = call->op.kind == KERNEL_FILE_OPEN;
+
+    call->result = open && call->op.result > 0 ? 0 : call->op.result;
+    call->stat = call->op.stat;
+    if (open) call->fd = (int)call->op.result;
+}
+
+/* Describe the call for the kernel, unless only a thread makes it the same. */
+static void call_describe(struct file_call *call)
+{
+    const weir_file *file = call->file;
+
+    if (call->operation->kind == KERNEL_FILE_KINDS) return;
+    /* A negative offset or one that does not count is for the system call to judge. */
+    if (file && (!file->positioned || call->offset < 0)) return;
+    call->op.kind = call->operation->kind;
+    call->op.data_only = call->data_only;
+    call->op.fd = file ? file->fd : -1;
+    call->op.flags = call->flags;
+    call->op.mode = call->mode;
+    call->op.path = call->memory;
+    call->op.to = call->to;
+    call->op.data = call->memory;
+    call->op.bytes = call->bytes;
+    call->op.offset = call->offset;
+    call->call.take = call_take;
+    call->call.op = &call->op;
 }
 
 static void file_give_back(const struct kernel *kernel, weir_file *file)
@@ -185,6 +228,7 @@ static struct file_call *call_new(enum file_operations operation, size_t memory_
 /* 0: it has run, `call` is the caller's to read and to discard. */
 static int call_submit(struct file_call *take_call)
 {
+    call_describe(take_call);
     return blocking_run(&worker_self()->runtime->files, &take_call->call, false);
 }
 
@@ -285,6 +329,7 @@ int weir_file_open(const char *path, int flags, mode_t mode, weir_file **ret_fil
     if (r < 0) goto fail;
     r = (int)call->result;
     file->fd = call->fd;
+    file->positioned = call->op.positioned;
     call->fd = -1;
     call_discard(&call->call);
     if (r < 0) goto fail;

@@ -20,6 +20,8 @@ static const char *name_of(enum handle_kind kind)
     case HANDLE_UDP: return "socket";
     case HANDLE_FILE: return "file";
     case HANDLE_SIGNALS: return "signal watch";
+    case HANDLE_PROCESS: return "process";
+    case HANDLE_PROCESS_POOL: return "process pool";
     default: return "handle"; /* other layers' */
     }
 }

@@ -10,6 +10,9 @@
 #include "rt/runtime.h"
 #include "rt/task.h"
 
+/* What was cancelled ends soon, or not at all: a disk that hangs. */
+#define CANCEL_NS INT64_C(1000000000)
+
 int blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
                   int threads_max, size_t queue_max)
 {
@@ -173,6 +176,94 @@ static int submit(struct blocking *executor, struct blocking_call *call)
     return 0;
 }
 
+/* ---- By completion ---- */
+
+static void deliver_completed(struct worker *worker, struct blocking_call *call)
+{
+    struct blocking *executor = call->executor;
+    bool orphan;
+
+    worker->completions--;
+    (void)pthread_mutex_lock(&executor->mutex);
+    list_remove(&call->node);
+    executor->completion_count--;
+    orphan = call->state == BLOCKING_ORPHAN;
+    if (orphan) executor->orphan_count--;
+    call->state = BLOCKING_DONE;
+    (void)pthread_mutex_unlock(&executor->mutex);
+    call->take(call);
+    if (orphan) {
+        call->discard(call);
+    } else {
+        task_wake(call->caller, 0);
+    }
+}
+
+static void op_done(struct kernel_file_op *op)
+{
+    struct blocking_call *call = op->arg;
+    deliver_completed(call->worker, call);
+}
+
+/* 0: under way; 1: done already; -ENOSYS: not without a thread. */
+static int submit_op(struct blocking *executor, struct blocking_call *call)
+{
+    struct worker *worker = call->worker;
+    size_t completions_max = executor->queue_max + (size_t)executor->threads_max;
+    int r;
+
+    if (!call->op || !worker->kernel->queue_submit) return -ENOSYS;
+    if (executor->completion_count >= completions_max) {
+        executor->rejected_total++;
+        return WEIR_EOVERLOAD;
+    }
+    call->op->done = op_done;
+    call->op->arg = call;
+    r = worker->kernel->queue_submit(worker->queue, call->op);
+    if (r != 0) return r;
+    call->by_completion = true;
+    call->state = BLOCKING_RUNNING;
+    list_add_tail(&executor->running, &call->node);
+    executor->completion_count++;
+    worker->completions++;
+    return 0;
+}
+
+/* Take back what the kernel has not seen; the mutex is held. */
+static bool withdraw_op(struct blocking *executor, struct blocking_call *call)
+{
+    struct worker *worker = call->worker;
+
+    if (!worker->kernel->queue_withdraw(worker->queue, call->op)) return false;
+    list_remove(&call->node);
+    executor->completion_count--;
+    worker->completions--;
+    return true;
+}
+
+size_t blocking_drain(struct worker *worker, int64_t wait_ms)
+{
+    const struct kernel *kernel = worker->kernel;
+    /* The real clock, as in blocking_deinit. */
+    int64_t now_ns = kernel_epoll.now_ns(&kernel_epoll);
+    int64_t until_ns = time_after_ms(now_ns, wait_ms);
+    bool cancelled = false;
+
+    while (worker->completions > 0) {
+        if (now_ns >= until_ns) {
+            if (cancelled) break;
+            kernel->queue_cancel_all(worker->queue);
+            cancelled = true;
+            until_ns = now_ns + CANCEL_NS;
+        }
+        (void)kernel->queue_wait(worker->queue, until_ns - now_ns, worker->events, WORKER_EVENTS);
+        now_ns = kernel_epoll.now_ns(&kernel_epoll);
+    }
+    return worker->completions;
+}
+
+/* ---- The caller ---- */
+
 /* True: the caller goes on; the call was removed, or has become an orphan. */
 static bool call_abort(struct task *task, void *object)
 {
@@ -188,6 +279,8 @@ static bool call_abort(struct task *task, void *object)
     if (removed) {
         list_remove(&call->node);
         executor->queue_count--;
+    } else if (call->by_completion && state == BLOCKING_RUNNING && withdraw_op(executor, call)) {
+        removed = true;
     } else if (state == BLOCKING_QUEUED) {
         call->caller = NULL; /* the thread that is free for it makes it an orphan */
     } else if (state == BLOCKING_RUNNING) {
@@ -225,9 +318,16 @@ int blocking_run(struct blocking *executor, struct blocking_call *take_call, boo
     take_call->worker = worker;
     take_call->mail.deliver = deliver_done;
     take_call->must_run = must_run;
+    take_call->by_completion = false;
     (void)pthread_mutex_lock(&executor->mutex);
-    r = submit(executor, take_call);
+    /* The one place that decides: by completion, or by a thread. */
+    r = submit_op(executor, take_call);
+    if (r == -ENOSYS) r = submit(executor, take_call);
     (void)pthread_mutex_unlock(&executor->mutex);
+    if (r == 1) {
+        take_call->take(take_call);
+        return 0;
+    }
     if (r < 0) {
         take_call->discard(take_call);
         return r;

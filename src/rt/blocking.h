@@ -1,5 +1,9 @@
 /* blocking.h - a bounded executor for calls that block in the kernel.
  *
+ * A call that the worker's queue can make by completion needs no thread; all the rest of
+ * its life is the same, with the kernel in the place of the thread. A call is QUEUED
+ * there until the kernel has seen it.
+ *
  *     QUEUED ──a thread takes it──▶ RUNNING ──returns──▶ DONE ──mail──▶ caller goes on
  *        │ caller is cancelled         │ caller is cancelled
  *        ▼                             ▼
@@ -10,8 +14,9 @@
  *
  * Owner: the runtime; lifetime: the runtime's. Backpressure: threads_max threads,
  * queue_max calls waiting, more are rejected with WEIR_EOVERLOAD. Failure: the
- * call's result goes to its caller. Orphans are bounded by threads_max: each
- * keeps a thread; the dump shows them and shutdown reports them.
+ * call's result goes to its caller. By completion at most threads_max + queue_max are
+ * under way. Orphans are bounded by threads_max (each keeps a thread) and by that; the
+ * dump shows them and shutdown reports them.
  *
  * Invariant: a call touches only memory of its own (struct blocking_call and what
  * it owns), never the caller's stack or buffers, so that the caller may go on.
@@ -23,10 +28,10 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "rt/kernel.h"
 #include "rt/lock.h"
 #include "rt/mail.h"
 
-struct kernel;
 struct task;
 struct wait_kind;
 
@@ -42,6 +47,10 @@ struct blocking_call {
     char detail[BLOCKING_DETAIL_BYTES];          /* what it is about, for the dump */
     void (*run)(struct blocking_call *call);     /* on a thread of the executor */
     void (*discard)(struct blocking_call *call); /* free it and what it produced; any thread */
+    /* NULL: only a thread can make it. Else `take` reads its results, on the worker, before
+     * the caller goes on or `discard` is called. */
+    struct kernel_file_op *op;
+    void (*take)(struct blocking_call *call);
 
     /* The executor's own. */
     const struct kernel *kernel;
@@ -52,6 +61,7 @@ struct blocking_call {
     int64_t since_ns;
     struct task *caller; /* NULL: has gone on */
     struct worker *worker;
+    bool by_completion;
     struct mail mail;
 };
 
@@ -66,6 +76,7 @@ struct blocking {
     struct list orphans;
     size_t queue_count;
     size_t queue_max;
+    size_t completion_count; /* calls under way without a thread, orphans included */
     size_t orphan_count;
     uint64_t orphans_total;
     uint64_t rejected_total;
@@ -84,6 +95,11 @@ int blocking_init(struct blocking *executor, const char *name, const struct kern
 /* End the threads: waits for calls that run, at most wait_ms. Returns how many are
  * still stuck after that; their memory is then left alone for good. */
 int blocking_deinit(struct blocking *executor, int64_t wait_ms);
+
+/* On a worker's own thread, after its last task: let the calls that are under way by
+ * completion end, at most wait_ms, then cancel them. Returns how many are still stuck
+ * after that: the kernel goes on using their memory, and the queue, for good. */
+size_t blocking_drain(struct worker *worker, int64_t wait_ms);
 
 /* Calls that run on although their callers have gone on. Any thread. */
 size_t blocking_orphan_count(struct blocking *executor);

@@ -28,6 +28,18 @@ const struct cores_source cores_system = {
     .cgroup_root = "/sys/fs/cgroup",
 };
 
+static const struct cores_source *overridden;
+
+const struct cores_source *cores_current(void)
+{
+    return overridden ? overridden : &cores_system;
+}
+
+void cores_override(const struct cores_source *keep_source)
+{
+    overridden = keep_source;
+}
+
 /* The smallest limits seen so far; zero period and negative bytes mean none. */
 struct limits {
     int64_t quota_us;

@@ -25,6 +25,11 @@ struct cores_source {
 /* The machine this process runs on. */
 extern const struct cores_source cores_system;
 
+/* What runtimes that are opened from now on look at: the machine, or what a test has
+ * put in its place (NULL: the machine again). Not while a runtime is being opened. */
+const struct cores_source *cores_current(void);
+void cores_override(const struct cores_source *keep_source);
+
 /* How many processors can be kept busy: the affinity mask's count, or the quota
  * rounded up where that is smaller; at least 1. */
 int cores_usable(const struct cores_source *source);

@@ -22,6 +22,9 @@ static const struct error_text own_errors[] = {
     {WEIR_EINUSE, "WEIR_EINUSE", "in use by another task"},
     {WEIR_ENONAME, "WEIR_ENONAME", "no such name"},
     {WEIR_ENAMESERVER, "WEIR_ENAMESERVER", "the name could not be looked up now"},
+    {WEIR_EEXIT, "WEIR_EEXIT", "the process ended, and not as it should have"},
+    {WEIR_EOVERTIME, "WEIR_EOVERTIME", "the job took longer than its pool allows"},
+    {WEIR_EPROTOCOL, "WEIR_EPROTOCOL", "the other side does not keep to the protocol"},
 };
 
 static const struct error_text *find(int error)

@@ -28,6 +28,8 @@ enum handle_kind {
     HANDLE_UDP,
     HANDLE_FILE,
     HANDLE_SIGNALS,
+    HANDLE_PROCESS,
+    HANDLE_PROCESS_POOL,
     HANDLE_TX,
     HANDLE_RX,
     HANDLE_EVENT,

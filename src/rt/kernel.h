@@ -22,6 +22,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/list.h"
+
 struct addrinfo;
 
 /* What the scheduler decides, each through kernel->choose(kind, n). */
@@ -48,6 +50,92 @@ struct kernel_event {
 
 struct kernel_queue; /* each backend's own */
 
+/* File calls that a queue may make by completion. */
+enum kernel_file_kind {
+    KERNEL_FILE_OPEN,
+    KERNEL_FILE_READ,
+    KERNEL_FILE_WRITE,
+    KERNEL_FILE_SYNC,
+    KERNEL_FILE_STAT, /* of fd */
+    KERNEL_PATH_STAT,
+    KERNEL_PATH_RENAME,
+    KERNEL_PATH_UNLINK,
+    KERNEL_PATH_MKDIR,
+    KERNEL_FILE_KINDS,
+};
+
+/* One of them. It and what it points at stay where they are until it is done; `data`
+ * is poisoned under AddressSanitizer until then. */
+struct kernel_file_op {
+    /* Said by the caller; what the kind does not need is not looked at. */
+    enum kernel_file_kind kind;
+    bool data_only;
+    int fd;
+    int flags;
+    mode_t mode;
+    const char *path;
+    const char *to;
+    void *data;
+    size_t bytes;
+    int64_t offset; /* not negative */
+    void *arg;
+    void (*done)(struct kernel_file_op *op); /* on the queue's thread, inside queue_wait */
+
+    /* What came of it: as the call of the same name below would return. */
+    ssize_t result;
+    struct stat stat;
+    bool positioned; /* of open: it has offsets, and blocks like a file on a disk */
+
+    /* The queue's own. */
+    struct list node;
+    bool submitted;
+    bool cancelled;
+    _Alignas(8) char status[256]; /* struct statx, which not every libc declares */
+};
+
+/* ---- Processes ---- */
+
+enum {
+    PROCESS_FDS_MAX = 11,
+    PROCESS_LIMITS_MAX = 5,
+    PROCESS_FD_INHERIT = -1, /* the parent's of the same number */
+    PROCESS_FD_NULL = -2,    /* /dev/null */
+};
+
+/* What a new process is made of; the memory is the caller's, for the call. */
+struct process_plan {
+    const char *const *paths; /* tried in turn, as execvp does; NULL ends them */
+    const char *const *arguments;
+    const char *const *environment;
+    const char *directory;    /* NULL: the parent's */
+    int fds[PROCESS_FDS_MAX]; /* what becomes 0, 1, 2, ...; all others are closed */
+    int fd_count;
+    unsigned blocking; /* bits of fds that lose O_NONBLOCK: the two ends have nothing in common */
+    struct process_limit {
+        int which; /* RLIMIT_* */
+        uint64_t value;
+    } limits[PROCESS_LIMITS_MAX];
+    int limit_count;
+    bool own_group;
+    int parent_death_signal; /* 0: none */
+};
+
+/* At what the child failed, when it did. */
+enum process_step { STEP_NONE, STEP_PARENT, STEP_DIRECTORY, STEP_FD, STEP_LIMIT, STEP_PROGRAM };
+
+struct process_made {
+    pid_t pid;
+    int pidfd;              /* close-on-exec */
+    enum process_step step; /* written on failure, too */
+};
+
+struct process_end {
+    int status; /* as wait gives it */
+    int64_t user_us;
+    int64_t system_us;
+    int64_t rss_bytes_max;
+};
+
 struct kernel {
     const char *name;
     void *state; /* the table's own */
@@ -69,6 +157,9 @@ struct kernel {
     /* -EPERM for descriptors that are always ready (regular files), -EEXIST for one
      * that is watched already. Tag 0 is the backend's own. */
     int (*queue_watch)(struct kernel_queue *queue, int fd, uint64_t tag);
+    /* Unwatched by its own worker, the descriptor can be closed at once; by another one,
+     * what it stands for may stay open until the queue's worker has taken notice (it is
+     * woken for that). */
     void (*queue_unwatch)(struct kernel_queue *queue, int fd);
     /* Wait at most timeout_ns (0: only look; never negative), return the number of
      * events: 0 also after a wake-up or a signal. A peer that has closed its
@@ -77,10 +168,19 @@ struct kernel {
                       int events_max);
     void (*queue_wake)(struct kernel_queue *queue); /* make a queue_wait return; any thread */
     /* For embedding: a descriptor that is readable when queue_wait(0) would find
-     * something or `at_ns` (INT64_MAX: never) has come. A time that has come is
-     * reported once: arm it again while there is something left to do. */
+     * something or `at_ns` (INT64_MAX: never) has come; or -errno. A time that has come
+     * is reported once: arm it again while there is something left to do. */
     int (*queue_fd)(struct kernel_queue *queue);
     int (*queue_arm)(struct kernel_queue *queue, int64_t at_ns);
+
+    /* File calls by completion; all three NULL: there are none. On the queue's worker.
+     * queue_submit: 0, and `done` will be called; 1: it is done already and `done` is
+     * not called; -ENOSYS: this call is for a thread. queue_withdraw: true if the kernel
+     * has not seen it yet; then it never happens. queue_cancel_all: make what runs end
+     * early, if the kernel can; `done` is called all the same. */
+    int (*queue_submit)(struct kernel_queue *queue, struct kernel_file_op *keep_op);
+    bool (*queue_withdraw)(struct kernel_queue *queue, struct kernel_file_op *op);
+    void (*queue_cancel_all)(struct kernel_queue *queue);
 
     /* Threads. */
     int (*thread_start)(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *),
@@ -149,15 +249,34 @@ struct kernel {
     /* Calls `entry` for each name but "." and ".."; stops when it returns < 0. */
     int (*list_directory)(const struct kernel *kernel, const char *path,
                           int (*entry)(void *arg, const char *name), void *arg);
+
+    /* Processes. process_start blocks until the child has become its program, or has
+     * failed to: then the child is gone again. -ENOSYS: this kernel has no pidfd. */
+    int (*process_start)(const struct kernel *kernel, const struct process_plan *plan,
+                         struct process_made *ret_made);
+    /* To the process, or to its whole group if it has one of its own (group > 0). */
+    int (*process_signal)(const struct kernel *kernel, int pidfd, pid_t group, int signo);
+    /* 1: it has ended, what was left of its group was killed, and it is reaped; 0: not yet
+     * (never if `wait`, which blocks); -ECHILD: somebody else has reaped it. */
+    int (*process_reap)(const struct kernel *kernel, int pidfd, pid_t group, bool wait,
+                        struct process_end *ret_end);
+    /* The same open file under another number, close-on-exec. */
+    int (*duplicate)(const struct kernel *kernel, int fd);
 };
 
 /* The real kernel with the epoll queue. Other tables start as a copy of it. */
 extern const struct kernel kernel_epoll;
 
-/* The table that the next runtime uses: the named backend ("epoll"), or the best
- * that works here for NULL; NULL if there is no such backend. An override
+/* The table that the next runtime uses: the named backend ("epoll", "io_uring"), or the
+ * one to try first for NULL; NULL if this library has no such backend. An override
  * (kernel_override) wins over both. */
 const struct kernel *kernel_select(const char *backend);
+
+/* A queue of `kernel` could not be opened, with `error`: the table to use instead if the
+ * program did not insist, or NULL if that would not help. */
+const struct kernel *kernel_instead(const struct kernel *kernel, int error);
+/* Why such a queue could not be opened, in words. */
+const char *kernel_why(const struct kernel *kernel, int error);
 
 /* Make every runtime opened from now on use `keep_kernel` (NULL: none). For tests
  * and the simulator; not while a runtime is open. */

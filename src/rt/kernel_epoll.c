@@ -227,7 +227,6 @@ static int timer_open(struct kernel_queue *queue)
 
 static int epoll_queue_arm(struct kernel_queue *queue, int64_t at_ns)
 {
-    struct itimerspec at = {{0, 0}, {0, 0}};
     int r;
 
     if (at_ns == queue->armed_ns) return 0;
@@ -235,14 +234,8 @@ static int epoll_queue_arm(struct kernel_queue *queue, int64_t at_ns)
         r = timer_open(queue);
         if (r < 0) return r;
     }
-    if (at_ns != INT64_MAX) {
-        /* Zero would disarm it, and less is refused: both mean "now". */
-        int64_t positive_ns = at_ns > 0 ? at_ns : 1;
-
-        at.it_value.tv_sec = positive_ns / NS_PER_S;
-        at.it_value.tv_nsec = positive_ns % NS_PER_S;
-    }
-    if (timerfd_settime(queue->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) < 0) return -errno;
+    r = real_timer_set(queue->timer_fd, at_ns);
+    if (r < 0) return r;
     queue->armed_ns = at_ns;
     return 0;
 }

@@ -14,8 +14,10 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
+#include <weir/error.h>
 
 #include "base/atomic.h"
 
@@ -28,8 +30,43 @@ const struct kernel *kernel_select(const char *backend)
     const struct kernel *overriding = atom_load_acquire(&kernel_overriding);
 
     if (overriding != NULL) return overriding;
-    if (backend == NULL || strcmp(backend, kernel_epoll.name) == 0) return &kernel_epoll;
+    if (backend == NULL) return kernel_uring != NULL ? kernel_uring : &kernel_epoll;
+    if (strcmp(backend, kernel_epoll.name) == 0) return &kernel_epoll;
+    if (kernel_uring != NULL && strcmp(backend, kernel_uring->name) == 0) return kernel_uring;
     return NULL;
+}
+
+const struct kernel *kernel_instead(const struct kernel *kernel, int error)
+{
+    /* What both need alike is missing for both. */
+    if (kernel != kernel_uring || error == -EMFILE || error == -ENFILE) return NULL;
+    return &kernel_epoll;
+}
+
+const char *kernel_why(const struct kernel *kernel, int error)
+{
+    if (kernel == kernel_uring && kernel_uring != NULL) {
+        switch (error) {
+        case -EPERM:
+        case -EACCES: return "a sandbox or kernel.io_uring_disabled forbids io_uring_setup";
+        case -ENOSYS: return "this kernel has no io_uring";
+        case -ENOMEM: return "no memory for its rings (older kernels: see RLIMIT_MEMLOCK)";
+        case -EINVAL: return "this kernel's io_uring is too old (it needs Linux 5.13)";
+        default: break;
+        }
+    }
+    return weir_strerror(error);
+}
+
+#if !defined(WEIR_HAVE_URING)
+const struct kernel *const kernel_uring = NULL;
+#endif
+
+struct kernel_uring_limits kernel_uring_limits;
+
+void kernel_uring_limit(const struct kernel_uring_limits *limits)
+{
+    kernel_uring_limits = *limits;
 }
 
 void kernel_override(const struct kernel *keep_kernel)
@@ -39,7 +76,10 @@ void kernel_override(const struct kernel *keep_kernel)
 
 const struct kernel *kernel_current(void)
 {
-    return kernel_select(NULL);
+    const struct kernel *overriding = atom_load_acquire(&kernel_overriding);
+
+    /* The backends differ in their queues only. */
+    return overriding != NULL ? overriding : &kernel_epoll;
 }
 
 /* ---- Results: what the system call gave, or -errno ---- */
@@ -92,6 +132,20 @@ void real_random(const struct kernel *kernel, void *data, size_t bytes)
         at += n;
         bytes -= (size_t)n;
     }
+}
+
+int real_timer_set(int timer_fd, int64_t at_ns)
+{
+    struct itimerspec at = {{0, 0}, {0, 0}};
+
+    if (at_ns != INT64_MAX) {
+        /* Zero would disarm it, and less is refused: both mean "now". */
+        int64_t positive_ns = at_ns > 0 ? at_ns : 1;
+
+        at.it_value.tv_sec = positive_ns / 1000000000;
+        at.it_value.tv_nsec = positive_ns % 1000000000;
+    }
+    return result(timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL));
 }
 
 /* ---- Threads ---- */

@@ -69,6 +69,15 @@ int real_mkdir(const struct kernel *kernel, const char *path, mode_t mode);
 int real_list_directory(const struct kernel *kernel, const char *path,
                         int (*entry)(void *arg, const char *name), void *arg);
 
+/* ---- kernel_process.c ---- */
+
+int real_process_start(const struct kernel *kernel, const struct process_plan *plan,
+                       struct process_made *ret_made);
+int real_process_signal(const struct kernel *kernel, int pidfd, pid_t group, int signo);
+int real_process_reap(const struct kernel *kernel, int pidfd, pid_t group, bool wait,
+                      struct process_end *ret_end);
+int real_duplicate(const struct kernel *kernel, int fd);
+
 /* The members of a table that come from here. */
 #define KERNEL_REAL_CALLS                                                                         \
     .short_recv_drains = true, .now_ns = real_now_ns, .coarse_now_ns = real_coarse_now_ns,        \
@@ -84,7 +93,28 @@ int real_list_directory(const struct kernel *kernel, const char *path,
     .close = real_close, .getaddrinfo = real_getaddrinfo, .freeaddrinfo = real_freeaddrinfo,      \
     .open = real_open, .pread = real_pread, .pwrite = real_pwrite, .fsync = real_fsync,           \
     .lock_file = real_lock_file, .fstat = real_fstat, .stat = real_stat, .rename = real_rename,   \
-    .unlink = real_unlink, .mkdir = real_mkdir, .list_directory = real_list_directory
+    .unlink = real_unlink, .mkdir = real_mkdir, .list_directory = real_list_directory,            \
+    .process_start = real_process_start, .process_signal = real_process_signal,                   \
+    .process_reap = real_process_reap, .duplicate = real_duplicate
+
+/* Set a timerfd to an absolute time (INT64_MAX: never; the past: now). */
+int real_timer_set(int timer_fd, int64_t at_ns);
+
+/* The io_uring backend, or NULL if the library was built without it. */
+extern const struct kernel *const kernel_uring;
+
+/* What an older or stricter kernel would do, for tests: zero is "nothing". Takes effect
+ * for queues that are opened from now on. */
+struct kernel_uring_limits {
+    int setup_error;          /* what io_uring_setup says */
+    unsigned flags_refused;   /* IORING_SETUP_* that get EINVAL */
+    unsigned ops_missing;     /* opcodes that are not there, as bits of 1 << kernel_file_kind */
+    bool multishot_missing;   /* before Linux 5.13 */
+    unsigned submissions_max; /* sizes of the rings */
+    unsigned completions_max;
+};
+void kernel_uring_limit(const struct kernel_uring_limits *limits);
+extern struct kernel_uring_limits kernel_uring_limits;
 
 /* Make epoll queues wait as on a kernel without epoll_pwait2 (before Linux 5.11):
  * timeouts are then rounded up to milliseconds. For tests. */

@@ -180,6 +180,25 @@ static inline __attribute__((always_inline)) struct task *take_free(struct worke
     return task;
 }
 
+/* The cap, or the budget that a memory limit has set. */
+static __attribute__((noinline)) int refuse_no_stack(const weir_runtime *runtime,
+                                                     const weir_scope *scope)
+{
+    const struct stack_pool *stacks = &runtime->stacks;
+
+    if (stacks->budget_bytes > 0) {
+        return refuse_as(WEIR_EOVERLOAD,
+                         "scope '%s': no stack for another task: the budget of %zu KiB, which the "
+                         "container's memory limit of %lld KiB has set, is used up (max_tasks of "
+                         "weir_config sets another bound)",
+                         scope->name, stacks->budget_bytes / 1024,
+                         (long long)(runtime->memory_max_bytes / 1024));
+    }
+    return refuse_as(WEIR_EOVERLOAD,
+                     "scope '%s': no stack for another task: the runtime has room for %zu",
+                     scope->name, stacks->count_max);
+}
+
 int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spec,
              bool name_is_constant, struct task **ret_task)
 {
@@ -189,12 +208,12 @@ int task_new(struct worker *worker, weir_scope *scope, const weir_task_spec *spe
 
     if (!worker->free_tasks) {
         r = refill(worker);
-        if (r < 0) return r;
+        if (r < 0) goto fail;
     }
     if (spec->stack_bytes > 0) size_class = (unsigned)stack_class_for(spec->stack_bytes);
     if (size_class != worker->runtime->default_class) {
         r = stack_credit_lend(&worker->runtime->stacks, size_class);
-        if (r < 0) return r;
+        if (r < 0) goto fail;
     }
     task = worker->free_tasks;
     assert(task); /* there was one, or refill has brought some */
@@ -217,6 +236,9 @@ fail_credit:
         stack_credit_unlend(&worker->runtime->stacks, size_class);
     }
     return r;
+
+fail:
+    return r == WEIR_EOVERLOAD ? refuse_no_stack(worker->runtime, scope) : r;
 }
 
 static __attribute__((noinline)) void release_extras(struct task *task)
@@ -493,6 +515,15 @@ static void log_end(struct worker *worker, struct task *task, bool failed)
     }
 }
 
+/* Apart, like whatever needs room on the stack: what task_main reserves is a part of
+ * every task's stack that is touched in vain. */
+static __attribute__((noinline)) _Noreturn void end_misused(const struct task *task)
+{
+    char what[160];
+    block_describe(task->top, what, sizeof what);
+    misuse("task '%s' returned %d with %s still open", task->name, task->result, what);
+}
+
 void task_end(struct worker *worker, struct task *task)
 {
     bool quiet;
@@ -506,11 +537,7 @@ void task_end(struct worker *worker, struct task *task)
     /* What is in force by now, also if the mail about it has not come yet. */
     if (task->result < 0 && task->top == &task->base) block_refresh(worker, task);
     quiet = ended_quietly(task);
-    if (task->top != &task->base) {
-        char what[160];
-        block_describe(task->top, what, sizeof what);
-        misuse("task '%s' returned %d with %s still open", task->name, task->result, what);
-    }
+    if (task->top != &task->base) end_misused(task);
     if (log_wanted(worker->runtime, quiet ? WEIR_LOG_DEBUG : WEIR_LOG_ERROR)) {
         log_end(worker, task, !quiet);
     }
@@ -598,7 +625,7 @@ static inline bool spawn_plain(struct worker *worker, weir_scope *scope, const c
     scope_unlock(scope);
     sanitize_release(task);
     if (!scope->shared) {
-        run_queue_push(&worker->ready, task);
+        ready_push(&worker->ready, task);
     } else {
         worker_place(worker, task);
     }

@@ -13,8 +13,15 @@ enum { POLLABLE_SLAB_COUNT = 32, TAG_GENERATION_SHIFT = 48 };
 
 struct pollable_slab {
     struct pollable_slab *next;
-    struct pollable pollables[POLLABLE_SLAB_COUNT];
+    unsigned char memory[]; /* pollables, from the first aligned address on */
 };
+
+static struct pollable *first_of(struct pollable_slab *slab)
+{
+    uintptr_t alignment = _Alignof(struct pollable);
+
+    return (struct pollable *)(((uintptr_t)slab->memory + alignment - 1) & ~(alignment - 1));
+}
 
 static void pollable_lock(struct pollable *pollable)
     LOCK_ACQUIRES(pollable->lock, weir_no_park) LOCK_UNCHECKED
@@ -36,10 +43,12 @@ static uint64_t tag_of(const struct pollable *pollable)
 
 static int slab_add(weir_runtime *runtime)
 {
-    struct pollable_slab *slab = mem_alloc_zeroed(sizeof *slab);
+    size_t bytes = POLLABLE_SLAB_COUNT * sizeof(struct pollable) + _Alignof(struct pollable);
+    struct pollable_slab *slab = mem_alloc_zeroed(sizeof *slab + bytes);
+
     if (!slab) return -ENOMEM;
     for (unsigned i = 0; i < POLLABLE_SLAB_COUNT; i++) {
-        struct pollable *pollable = &slab->pollables[i];
+        struct pollable *pollable = first_of(slab) + i;
         lock_init(&pollable->lock);
         pollable->runtime = runtime;
         pollable->free_next = runtime->free_pollables;
@@ -55,7 +64,7 @@ void pollable_slabs_free(weir_runtime *runtime)
     while (runtime->pollable_slabs) {
         struct pollable_slab *slab = runtime->pollable_slabs;
         runtime->pollable_slabs = slab->next;
-        for (unsigned i = 0; i < POLLABLE_SLAB_COUNT; i++) lock_deinit(&slab->pollables[i].lock);
+        for (unsigned i = 0; i < POLLABLE_SLAB_COUNT; i++) lock_deinit(&first_of(slab)[i].lock);
         mem_free(slab);
     }
 }

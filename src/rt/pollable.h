@@ -28,7 +28,7 @@ struct wait_kind;
 typedef void (*pollable_fn)(struct worker *worker, void *arg);
 
 struct pollable {
-    struct lock lock;
+    /* One line of the cache: all that a wait and a wake-up touch with one worker. */
     int fd;
     uint16_t generation;
     uint8_t ready;     /* READY_*: edges nobody has used yet */
@@ -39,7 +39,8 @@ struct pollable {
     pollable_fn callback;    /* instead of a waiter for in */
     void *callback_arg;
     struct pollable *free_next;
-};
+    struct lock lock;
+} __attribute__((aligned(64)));
 
 /* For a descriptor that stays the caller's. Never suspends. On a worker. */
 int pollable_new(int fd, struct pollable **ret_pollable);

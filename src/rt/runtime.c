@@ -7,7 +7,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weir/error.h>
+#include <weir/process.h>
 
 #include "rt/cores.h"
 #include "rt/handle.h"
@@ -213,13 +215,17 @@ static int check_config(const weir_config *config)
                       config->blocking_threads_max, BLOCKING_THREADS_LIMIT,
                       WEIR_BLOCKING_THREADS_DEFAULT);
     }
+    if (config->processes_max < 0) {
+        return refuse("runtime: processes_max is %d, must be 1 or more, or 0 for %d",
+                      config->processes_max, WEIR_PROCESSES_DEFAULT);
+    }
     if (!kernel_select(config->backend)) {
         return refuse("runtime: there is no backend '%s'", config->backend);
     }
     return 0;
 }
 
-static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned index)
+static void worker_init(struct worker *worker, weir_runtime *runtime, unsigned index)
 {
     worker->runtime = runtime;
     worker->kernel = runtime->kernel;
@@ -237,16 +243,15 @@ static int worker_init(struct worker *worker, weir_runtime *runtime, unsigned in
     lock_init(&worker->fresh_lock);
     worker->now_ns = runtime->kernel->now_ns(runtime->kernel);
     wheel_init(&worker->wheel, worker->now_ns);
-    return runtime->kernel->queue_open(runtime->kernel, &worker->queue);
+    (void)sem_init(&worker->ended, 0, 0);
 }
 
 static void worker_deinit(struct worker *worker)
 {
-    if (!worker->runtime) return;
     stack_cache_flush(&worker->runtime->stacks, &worker->stacks);
-    if (worker->queue) worker->kernel->queue_close(worker->queue);
     worker_timers_free(worker);
     lock_deinit(&worker->fresh_lock);
+    (void)sem_destroy(&worker->ended);
 }
 
 static bool alloc_workers(weir_runtime *runtime)
@@ -262,8 +267,59 @@ static bool alloc_workers(weir_runtime *runtime)
     return true;
 }
 
+static void close_queues(weir_runtime *runtime)
+{
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct worker *worker = &runtime->workers[i];
+        if (worker->queue) runtime->kernel->queue_close(worker->queue);
+        worker->queue = NULL;
+    }
+}
+
+static int try_queues(weir_runtime *runtime)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < runtime->worker_count && r == 0; i++) {
+        r = runtime->kernel->queue_open(runtime->kernel, &runtime->workers[i].queue);
+    }
+    if (r < 0) close_queues(runtime);
+    return r;
+}
+
+static void say_fallback(weir_runtime *runtime, const struct kernel *instead, int error)
+{
+    static ATOM(bool) said;
+
+    if (atom_exchange(&said, true)) return;
+    log_write(runtime, WEIR_LOG_INFO, NULL, "backend '%s' instead of '%s': %s (%s)", instead->name,
+              runtime->kernel->name, kernel_why(runtime->kernel, error), weir_strerror(error));
+}
+
+/* The queues of all workers, by the best backend that works; or by the one that the
+ * program has named, or not at all. */
+static int open_queues(weir_runtime *runtime, const char *backend)
+{
+    const struct kernel *instead;
+    int r;
+
+    runtime->kernel = kernel_select(backend);
+    r = try_queues(runtime);
+    if (r == 0) return 0;
+    instead = kernel_instead(runtime->kernel, r);
+    if (!instead) return r;
+    if (backend) {
+        return refuse("runtime: backend '%s' does not work here: %s (%s)", backend,
+                      kernel_why(runtime->kernel, r), weir_strerror(r));
+    }
+    say_fallback(runtime, instead, r);
+    runtime->kernel = instead;
+    return try_queues(runtime);
+}
+
 static void runtime_free(weir_runtime *runtime)
 {
+    close_queues(runtime);
     for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
     task_slabs_free(runtime);
     scope_slabs_free(runtime);
@@ -271,6 +327,7 @@ static void runtime_free(weir_runtime *runtime)
     stable_free_all(runtime);
     handles_end();
     stack_pool_deinit(&runtime->stacks);
+    lock_deinit(&runtime->process_lock);
     lock_deinit(&runtime->memory_lock);
     lock_deinit(&runtime->signal_lock);
     mem_free(runtime->worker_memory);
@@ -279,6 +336,7 @@ static void runtime_free(weir_runtime *runtime)
 
 static void configure(weir_runtime *runtime, const weir_config *config)
 {
+    runtime->processes_max = config->processes_max ? config->processes_max : WEIR_PROCESSES_DEFAULT;
     runtime->drain_ms = config->drain_ms ? config->drain_ms : WEIR_DRAIN_MS_DEFAULT;
     runtime->signals = config->signals;
     runtime->log_level = config->log_level ? config->log_level : log_level_from_environment();
@@ -286,6 +344,27 @@ static void configure(weir_runtime *runtime, const weir_config *config)
     runtime->log_arg = config->log ? config->log_arg : NULL;
     runtime->default_class = (unsigned)stack_class_for(
         config->stack_bytes ? config->stack_bytes : (size_t)WEIR_STACK_BYTES_DEFAULT);
+}
+
+/* What the container grants. */
+static void read_limits(weir_runtime *runtime)
+{
+    const struct cores_source *source = cores_current();
+
+    runtime->cores = cores_usable(source);
+    runtime->quota_milli = cores_quota_milli(source);
+    runtime->memory_max_bytes = cores_memory_max_bytes(source);
+}
+
+/* Unless the program has said how many tasks there may be, a memory limit does: spawn
+ * fails before the kernel kills. */
+static void set_stack_budget(weir_runtime *runtime, const weir_config *config)
+{
+    int64_t limit_bytes = runtime->memory_max_bytes;
+
+    if (config->max_tasks != 0 || limit_bytes < 0) return;
+    stack_pool_set_budget(&runtime->stacks, (size_t)limit_bytes / WEIR_STACK_BUDGET_PART,
+                          runtime->default_class);
 }
 
 static int init_executors(weir_runtime *runtime, const weir_config *config)
@@ -296,7 +375,11 @@ static int init_executors(weir_runtime *runtime, const weir_config *config)
                                               : (size_t)WEIR_BLOCKING_QUEUE_DEFAULT;
     int r = blocking_init(&runtime->files, "files", runtime->kernel, threads, queue);
     if (r < 0) return r;
-    return blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
+    r = blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
+    if (r < 0) return r;
+    /* Its queue needs no bound of its own: what waits in it counts as a process. */
+    return blocking_init(&runtime->spawns, "processes", runtime->kernel, threads,
+                         (size_t)runtime->processes_max);
 }
 
 static int open_root(weir_runtime *runtime, const weir_config *config)
@@ -315,32 +398,36 @@ static int open_root(weir_runtime *runtime, const weir_config *config)
 static int runtime_new(const weir_config *config, bool embedded, weir_runtime **ret_runtime)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    unsigned cores = (unsigned)cores_usable(&cores_system);
     weir_runtime *runtime = mem_alloc_zeroed(sizeof *runtime);
     int r;
 
     if (!runtime) return -ENOMEM;
     (void)pthread_once(&once, watch_forks);
     handles_begin();
-    runtime->kernel = kernel_select(config->backend);
     runtime->embedded = embedded;
-    runtime->worker_count = config->workers ? (unsigned)config->workers : cores;
+    read_limits(runtime);
+    runtime->worker_count = (unsigned)(config->workers ? config->workers : runtime->cores);
     if (embedded) runtime->worker_count = 1;
     runtime->shared = runtime->worker_count > 1;
-    runtime->spin = runtime->worker_count <= cores;
+    /* What spins in vain is taken off a quota, and missing when there is work. */
+    runtime->spin = runtime->worker_count <= (unsigned)runtime->cores &&
+                    (runtime->quota_milli < 0 || runtime->quota_milli >= 1000);
     atom_store(&runtime->dump_fd, -1);
     lock_init(&runtime->memory_lock);
+    lock_init(&runtime->process_lock);
     lock_init(&runtime->signal_lock);
     list_init(&runtime->signal_watchers);
     configure(runtime, config);
+    r = -ENOMEM;
+    if (!alloc_workers(runtime)) goto fail_memory;
+    r = open_queues(runtime, config->backend);
+    if (r < 0) goto fail_memory;
     r = stack_pool_init(&runtime->stacks, runtime->kernel, config->max_tasks,
                         runtime->worker_count);
-    if (r < 0) goto fail_memory;
-    r = -ENOMEM;
-    if (!alloc_workers(runtime)) goto fail_stacks;
+    if (r < 0) goto fail_queues;
+    set_stack_budget(runtime, config);
     for (unsigned i = 0; i < runtime->worker_count; i++) {
-        r = worker_init(&runtime->workers[i], runtime, i);
-        if (r < 0) goto fail_workers;
+        worker_init(&runtime->workers[i], runtime, i);
     }
     r = init_executors(runtime, config);
     if (r < 0) goto fail_workers;
@@ -359,12 +446,14 @@ fail_workers:
     if (runtime->root) scope_release(&runtime->workers[0], runtime->root);
     runtime_free(runtime);
     return r;
-fail_stacks:
-    stack_pool_deinit(&runtime->stacks);
+fail_queues:
+    close_queues(runtime);
 fail_memory:
+    lock_deinit(&runtime->process_lock);
     handles_end();
     lock_deinit(&runtime->memory_lock);
     lock_deinit(&runtime->signal_lock);
+    mem_free(runtime->worker_memory);
     mem_free(runtime);
     return r;
 }
@@ -377,6 +466,29 @@ static void report_orphans(weir_runtime *runtime, const struct blocking *executo
               "%d calls of the executor '%s' did not return within %lld ms; their threads and the "
               "runtime's memory are left behind",
               stuck, executor->name, (long long)runtime->drain_ms);
+}
+
+static void report_stuck_completions(weir_runtime *runtime, size_t stuck)
+{
+    log_write(runtime, WEIR_LOG_ERROR, NULL,
+              "%zu file calls did not end within %lld ms, nor when they were cancelled; the "
+              "runtime's memory is left behind",
+              stuck, (long long)runtime->drain_ms);
+}
+
+/* What is under way in a worker's queue can only be waited for by its own thread. */
+static void drain_completions(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+
+    if (worker->completions > 0 && worker->index > 0) {
+        log_write(runtime, WEIR_LOG_WARNING, NULL, "%zu orphaned calls are still running",
+                  worker->completions);
+    }
+    worker->stuck_completions = blocking_drain(worker, runtime->drain_ms);
+    /* What others have unwatched here is let go of before the runtime is gone: its
+     * addresses can be bound again. */
+    (void)worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
 }
 
 /* A worker leaves its loop without a last look at its inbox; what lies there may own
@@ -396,27 +508,37 @@ static void deliver_last_mail(weir_runtime *runtime)
 static int runtime_end(weir_runtime *runtime)
 {
     struct worker *worker = &runtime->workers[0];
-    size_t orphans =
-        blocking_orphan_count(&runtime->files) + blocking_orphan_count(&runtime->names);
+    struct blocking *executors[] = {&runtime->files, &runtime->names, &runtime->spawns};
+    size_t orphans = 0;
     int result = scope_result(runtime->root);
-    int stuck_files;
-    int stuck_names;
+    size_t stuck_completions = 0;
+    int stuck_total = 0;
 
     deliver_last_mail(runtime);
+    for (size_t i = 0; i < sizeof executors / sizeof executors[0]; i++) {
+        orphans += blocking_orphan_count(executors[i]);
+    }
     if (orphans > 0) {
         log_write(runtime, WEIR_LOG_WARNING, NULL, "%zu orphaned calls are still running", orphans);
     }
-    stuck_files = blocking_deinit(&runtime->files, runtime->drain_ms);
-    stuck_names = blocking_deinit(&runtime->names, runtime->drain_ms);
-    if (stuck_files > 0) report_orphans(runtime, &runtime->files, stuck_files);
-    if (stuck_names > 0) report_orphans(runtime, &runtime->names, stuck_names);
+    drain_completions(worker);
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        stuck_completions += runtime->workers[i].stuck_completions;
+    }
+    for (size_t i = 0; i < sizeof executors / sizeof executors[0]; i++) {
+        int stuck = blocking_deinit(executors[i], runtime->drain_ms);
+        if (stuck > 0) report_orphans(runtime, executors[i], stuck);
+        stuck_total += stuck;
+    }
+    if (stuck_completions > 0) report_stuck_completions(runtime, stuck_completions);
     scope_release(worker, runtime->root);
     signals_remove(runtime);
     signals_worker_end(worker);
     unregister_runtime(runtime);
     worker_current = NULL;
-    /* A stuck thread still uses its executor, which lies in the runtime. */
-    if (stuck_files == 0 && stuck_names == 0) {
+    /* A stuck thread still uses its executor, which lies in the runtime; the kernel still
+     * uses the memory of a stuck call. */
+    if (stuck_total == 0 && stuck_completions == 0) {
         runtime_free(runtime);
     } else {
         handles_end();
@@ -455,8 +577,12 @@ static void *worker_thread(void *arg)
     /* Without a signal stack an overflow is still a fault, only without its name. */
     (void)signals_worker_begin(worker);
     worker_loop(worker);
+    drain_completions(worker);
     signals_worker_end(worker);
     worker_current = NULL;
+    (void)sem_post(&worker->ended);
+    /* The kernel would not let a thread go whose calls do not end. */
+    while (worker->stuck_completions > 0) (void)pause();
     return NULL;
 }
 
@@ -476,7 +602,9 @@ static void join_workers(weir_runtime *runtime)
 {
     for (unsigned i = 1; i < runtime->worker_count; i++) {
         struct worker *worker = &runtime->workers[i];
-        if (worker->thread_started) {
+        if (!worker->thread_started) continue;
+        while (sem_wait(&worker->ended) < 0) {} /* signals */
+        if (worker->stuck_completions == 0) {
             (void)runtime->kernel->thread_join(runtime->kernel, worker->thread);
         }
     }

@@ -11,6 +11,7 @@
 #define WEIR_RT_RUNTIME_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <weir/runtime.h>
 
@@ -21,6 +22,7 @@
 #include "rt/kernel.h"
 #include "rt/lock.h"
 #include "rt/mail.h"
+#include "rt/ready.h"
 #include "rt/sanitize.h"
 #include "rt/stable.h"
 #include "rt/stack.h"
@@ -33,45 +35,25 @@ enum {
     TASK_CACHE_MAX = 128,
 };
 
-/* First in, first out; intrusive through run_next. */
-struct run_queue {
-    struct task *head;
-    struct task *tail;
-};
-
-static inline void run_queue_push(struct run_queue *queue, struct task *task)
-{
-    task->run_next = NULL;
-    if (queue->tail) {
-        queue->tail->run_next = task;
-    } else {
-        queue->head = task;
-    }
-    queue->tail = task;
-}
-
 enum worker_rest { WORKER_AWAKE, WORKER_SLEEPING };
 
 struct worker {
     /* Own: touched on this worker only. */
     ATOM(struct task *) current; /* read by the dump of another worker */
-    struct run_queue ready;
-    unsigned look_in;    /* tasks to run before the clock is looked at, and ... */
-    unsigned look_tasks; /* how many of them: adapts to how long they run */
-    unsigned looks_left; /* ... how often in this turn; 0: the turn is over */
-    bool plain;          /* neither `shared` nor a kernel that chooses */
-    bool shared;         /* the runtime has more than one worker */
-    bool fresh_turn;     /* if shared: look at the fresh queue first next time */
+    unsigned look_at;            /* place in `ready` at which the clock is looked at, ... */
+    unsigned look_tasks;         /* after so many tasks: adapts to how long they run; and ... */
+    unsigned looks_left;         /* ... how often in this turn; 0: the turn is over */
+    bool plain;                  /* neither `shared` nor a kernel that chooses */
+    bool shared;                 /* the runtime has more than one worker */
+    bool fresh_turn;             /* if shared: look at the fresh queue first next time */
     unsigned index;
     weir_runtime *runtime;
     const struct kernel *kernel;
     struct switch_context loop_context;
     struct sanitize_context sanitize;
-    ATOM(int64_t) turn_began_ns; /* read by the dump of another worker */
-    int64_t now_ns;              /* as of the last look at the clock */
-    struct stack *left_stack;    /* of a task that has ended: nobody runs on it any more */
-    unsigned left_class;
-    struct sanitize_context left_sanitize;
+    ATOM(int64_t) turn_began_ns;           /* read by the dump of another worker */
+    int64_t now_ns;                        /* as of the last look at the clock */
+    struct sanitize_context left_sanitize; /* of a task that has ended just now */
     struct mail *local_head;
     struct mail *local_tail;
     bool delivering;
@@ -81,6 +63,7 @@ struct worker {
     struct timer_slab *timer_slabs;
     struct kernel_queue *queue;
     ATOM(size_t) watched; /* descriptors in the queue */
+    size_t completions;   /* blocking calls under way in it */
     struct task *free_tasks;
     unsigned free_task_count;
     unsigned task_cache_max;  /* free tasks it keeps for itself */
@@ -98,7 +81,9 @@ struct worker {
     stack_t old_signal_stack;
     pthread_t thread;
     bool thread_started;
-    struct agenda agenda; /* big: behind what is touched all the time */
+    struct agenda agenda;     /* big: behind what is touched all the time */
+    sem_t ended;              /* the thread has left its loop, with ... */
+    size_t stuck_completions; /* ... calls that do not end: then it stays for them */
 
     /* Shared: written by other threads. */
     ATOM(struct mail *) inbox __attribute__((aligned(64)));
@@ -112,6 +97,9 @@ struct worker {
     ATOM(uint64_t) tasks_started __attribute__((aligned(64)));
     ATOM(uint64_t) tasks_stolen;
     ATOM(uint64_t) turns;
+
+    /* Own again: at the end for its size. */
+    struct ready_queue ready __attribute__((aligned(64)));
 };
 
 struct weir_runtime {
@@ -120,7 +108,10 @@ struct weir_runtime {
     unsigned worker_count;
     bool shared;
     bool embedded;
-    bool spin; /* worth it: more than one core to run on */
+    bool spin;                /* worth it: a core for each worker, and not less than one in all */
+    int cores;                /* that are usable, when it was opened */
+    int64_t quota_milli;      /* of a core, by cgroup; -1: none */
+    int64_t memory_max_bytes; /* by cgroup; -1: no limit */
     void *worker_memory;
     struct worker *workers; /* in it, aligned to cache lines */
     struct stack_pool stacks;
@@ -134,6 +125,10 @@ struct weir_runtime {
     void *log_arg;
     struct blocking files;
     struct blocking names;
+    struct blocking spawns;   /* the making of processes */
+    struct lock process_lock; /* of all processes: io/process.h */
+    ATOM(int) process_count;
+    int processes_max;
 
     ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;
@@ -208,8 +203,6 @@ void worker_place(struct worker *worker, struct task *task);
 /* The running task's function has returned. Returns the next task if that can run
  * on the same stack; else leaves the stack for good. */
 struct task *worker_finish(struct worker *worker, struct task *task);
-/* First thing on a stack that was switched to: take back the one that was left. */
-void worker_arrived(struct worker *worker);
 /* Make `worker` look at its mail if it sleeps. Any thread. */
 void worker_wake(struct worker *worker);
 /* Something is here to be run or delivered. */

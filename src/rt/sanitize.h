@@ -196,11 +196,11 @@ SANITIZE_INLINE void sanitize_task_begin(struct sanitize_context *context, void 
     (void)context, (void)low, (void)bytes;
 }
 
-/* The task has ended and its stack was left. */
+/* The task has ended and its stack was left; or there was none. */
 SANITIZE_INLINE void sanitize_task_end(struct sanitize_context *context)
 {
 #if WEIR_TSAN
-    __tsan_destroy_fiber(context->fiber);
+    if (context->fiber) __tsan_destroy_fiber(context->fiber);
     context->fiber = NULL;
 #endif
     (void)context;
@@ -272,6 +272,23 @@ SANITIZE_INLINE void sanitize_forget(void *address)
     sanitize_unseen_end();
 #endif
     (void)address;
+}
+
+/* Memory that the kernel works on by itself: a touch of it is reported until it is back. */
+SANITIZE_INLINE void sanitize_lend(void *memory, size_t bytes)
+{
+#if WEIR_ASAN
+    __asan_poison_memory_region(memory, bytes);
+#endif
+    (void)memory, (void)bytes;
+}
+
+SANITIZE_INLINE void sanitize_return(void *memory, size_t bytes)
+{
+#if WEIR_ASAN
+    __asan_unpoison_memory_region(memory, bytes);
+#endif
+    (void)memory, (void)bytes;
 }
 
 #endif

@@ -34,64 +34,15 @@ _Thread_local struct worker *worker_current __attribute__((tls_model("initial-ex
 
 /* ---- Run queues ---- */
 
-/* `next` runs next. By then its neighbour's stack and the task behind that should be
- * on their way from memory: with many tasks each is a cache miss, and mostly a miss
- * of the page tables too. */
-static inline void prefetch_ahead(struct task *next)
-{
-    struct task *second = next->run_next;
-    uintptr_t sp;
-    if (!second) return;
-    sp = (uintptr_t)second->context.sp;
-    __builtin_prefetch((void *)sp);
-    __builtin_prefetch((void *)(sp + 64));
-    __builtin_prefetch(second->run_next);
-}
-
-static inline struct task *queue_pop(struct run_queue *queue)
-{
-    struct task *task = queue->head;
-    if (!task) return NULL;
-    queue->head = task->run_next;
-    if (!queue->head) {
-        queue->tail = NULL;
-    } else {
-        prefetch_ahead(queue->head);
-    }
-    return task;
-}
-
-/* Take the task at `index`; 0 is the one that has waited longest. */
-static struct task *queue_take(struct run_queue *queue, unsigned index)
-{
-    struct task *before = NULL;
-    struct task *task = queue->head;
-    if (index == 0) return queue_pop(queue);
-    while (index-- > 0) {
-        before = task;
-        task = task->run_next;
-    }
-    before->run_next = task->run_next;
-    if (queue->tail == task) queue->tail = before;
-    return task;
-}
-
-static unsigned queue_count(const struct run_queue *queue)
-{
-    unsigned count = 0;
-    for (struct task *task = queue->head; task; task = task->run_next) count++;
-    return count;
-}
-
 void worker_requeue(struct worker *worker, struct task *task)
 {
-    run_queue_push(&worker->ready, task);
+    ready_push(&worker->ready, task);
 }
 
 void worker_ready(struct worker *worker, struct task *task)
 {
     task_set_state(task, TASK_READY);
-    run_queue_push(&worker->ready, task);
+    ready_push(&worker->ready, task);
 }
 
 /* ---- Placing new tasks, and taking them from others ---- */
@@ -127,7 +78,7 @@ void worker_place(struct worker *worker, struct task *task)
 {
     if (!worker->shared || task->place == WEIR_PLACE_HERE ||
         (task->place == WEIR_PLACE_WORKER && task->target_worker == worker->index)) {
-        run_queue_push(&worker->ready, task);
+        ready_push(&worker->ready, task);
     } else if (task->place == WEIR_PLACE_WORKER) {
         struct worker *target = &worker->runtime->workers[task->target_worker];
         (void)atom_or(&task->mail_bits, MAIL_START);
@@ -142,7 +93,7 @@ static struct task *take_fresh(struct worker *worker)
     struct task *task;
     if (atom_load(&worker->fresh_count) == 0) return NULL;
     lock_acquire(&worker->fresh_lock);
-    task = queue_pop(&worker->fresh);
+    task = run_queue_pop(&worker->fresh);
     if (task) atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) - 1);
     lock_release(&worker->fresh_lock);
     return task;
@@ -151,7 +102,7 @@ static struct task *take_fresh(struct worker *worker)
 static void move_tasks(struct run_queue *from, struct run_queue *to, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        struct task *task = queue_pop(from);
+        struct task *task = run_queue_pop(from);
         assert(task);
         run_queue_push(to, task);
     }
@@ -201,19 +152,23 @@ static bool steal(struct worker *worker)
  * one by one, so that neither can starve the other. */
 static struct task *pick_chosen(struct worker *worker)
 {
-    unsigned count;
+    unsigned place = worker->ready.head;
+    struct task *task = NULL;
 
     if (worker->shared) {
         worker->fresh_turn = !worker->fresh_turn;
-        if (worker->fresh_turn || !worker->ready.head) {
-            struct task *task = take_fresh(worker);
-            if (task) return task;
-        }
+        if (worker->fresh_turn || worker->ready.count == 0) task = take_fresh(worker);
     }
-    if (!worker->kernel->choose || !worker->ready.head) return queue_pop(&worker->ready);
-    count = queue_count(&worker->ready);
-    if (count == 1) return queue_pop(&worker->ready);
-    return queue_take(&worker->ready, kernel_choose(worker->kernel, CHOOSE_TASK, count));
+    if (!task && worker->ready.count > 0) {
+        unsigned index = 0;
+        if (worker->kernel->choose && worker->ready.count > 1) {
+            index = kernel_choose(worker->kernel, CHOOSE_TASK, worker->ready.count);
+        }
+        task = index == 0 ? ready_pop(&worker->ready) : ready_take(&worker->ready, index);
+    }
+    /* It counts as one, although the queue has not moved on. */
+    if (task && worker->ready.head == place) worker->look_at--;
+    return task;
 }
 
 /* Every LOOK_TASKS tasks: whether the turn may go on. */
@@ -221,7 +176,7 @@ static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
 {
     int64_t before_ns = worker->now_ns;
 
-    worker->look_in = 1; /* if the turn is over, the next pick must come here again */
+    worker->look_at = worker->ready.head; /* if the turn is over, the next pick comes here again */
     if (worker->looks_left == 0) return false;
     worker->now_ns = worker->kernel->now_ns(worker->kernel);
     /* Slow tasks: look more often, down to after each; fast ones: less often again. */
@@ -235,15 +190,17 @@ static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
         worker->looks_left = 0;
         return false;
     }
-    worker->look_in = worker->look_tasks;
+    worker->look_at = worker->ready.head + worker->look_tasks;
     return true;
 }
 
 /* The next task of this turn, or NULL: nothing is ready, or it is time to poll. */
 static inline struct task *pick(struct worker *worker)
 {
-    if (__builtin_expect(--worker->look_in == 0, 0) && !look_at_clock(worker)) return NULL;
-    if (__builtin_expect(worker->plain, 1)) return queue_pop(&worker->ready);
+    if (__builtin_expect(worker->ready.head == worker->look_at, 0) && !look_at_clock(worker)) {
+        return NULL;
+    }
+    if (__builtin_expect(worker->plain, 1)) return ready_pop(&worker->ready);
     return pick_chosen(worker);
 }
 
@@ -288,21 +245,13 @@ static inline void enter(struct worker *worker, struct task *task)
     atom_store(&worker->current, task);
 }
 
-static __attribute__((noinline)) void take_back_stack(struct worker *worker)
+/* On the stack that was switched to. Always inline, see sanitize.h. */
+static inline __attribute__((always_inline)) void arrived(struct worker *worker, struct task *self)
 {
-    stack_return(&worker->runtime->stacks, &worker->stacks, worker->left_stack, worker->left_class);
-    worker->left_stack = NULL;
+    sanitize_arrived(&self->sanitize, &worker->sanitize);
+    sanitize_acquire(self);
+    sanitize_acquire(&worker->events);
     sanitize_task_end(&worker->left_sanitize);
-}
-
-static inline void arrived(struct worker *worker)
-{
-    if (__builtin_expect(worker->left_stack != NULL, 0)) take_back_stack(worker);
-}
-
-void worker_arrived(struct worker *worker)
-{
-    arrived(worker);
 }
 
 static inline __attribute__((always_inline)) void leave(struct worker *worker, struct task *self)
@@ -323,10 +272,7 @@ static inline __attribute__((always_inline)) void leave(struct worker *worker, s
         sanitize_switch(&self->sanitize, &worker->sanitize, 0);
         switch_to(&self->context, &worker->loop_context);
     }
-    sanitize_arrived(&self->sanitize, &worker->sanitize);
-    sanitize_acquire(self);
-    sanitize_acquire(&worker->events);
-    arrived(worker);
+    arrived(worker, self);
 }
 
 /* ---- Suspending ---- */
@@ -344,16 +290,48 @@ int task_park(struct task *self, const struct wait_kind *kind, void *object)
     return self->wake_result;
 }
 
+/* Always inline: a call that is entered by one task and returned from by another is a
+ * return that the processor predicts wrongly. */
 static inline __attribute__((always_inline)) void yield(struct worker *worker, struct task *self)
 {
     task_step_state(self, TASK_RUNNING, TASK_READY);
-    run_queue_push(&worker->ready, self);
+    ready_push(&worker->ready, self);
     leave(worker, self);
 }
 
 void task_yield(struct task *self)
 {
     yield(worker_self(), self);
+}
+
+/* The common yield: the next task is at hand and has started. False: nothing was done.
+ * It is measured in instructions, so there are few: `ready.count` stays, and nothing but
+ * `self` is kept across the switch. */
+static inline __attribute__((always_inline)) bool yield_plain(struct worker *worker,
+                                                              struct task *self)
+{
+    struct ready_queue *queue = &worker->ready;
+    unsigned place = queue->head;
+    unsigned count = queue->count;
+    struct task *next = queue->tasks[place % READY_RING];
+
+    if (__builtin_expect(count - 1 >= READY_RING || place == worker->look_at || !worker->plain,
+                         0)) {
+        return false;
+    }
+    if (__builtin_expect(next->state != TASK_READY, 0)) return false;
+    task_step_state(next, TASK_READY, TASK_RUNNING);
+    task_step_state(self, TASK_RUNNING, TASK_READY);
+    ready_fetch_ahead(queue);
+    ready_put(queue, place + count, self, switch_sp());
+    queue->head = place + 1;
+    next->budget = TASK_BUDGET;
+    atom_store(&worker->current, next);
+    sanitize_release(worker);
+    sanitize_switch(&self->sanitize, &next->sanitize, 0);
+    switch_to(&self->context, &next->context);
+    arrived(worker_self(), self);
+    return true;
 }
 
 int weir_yield(void)
@@ -363,7 +341,7 @@ int weir_yield(void)
 
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_yield");
     if (__builtin_expect(self->attention & ATTENTION_HOOK, 0)) task_offer_cancel_point();
-    yield(worker, self);
+    if (__builtin_expect(!yield_plain(worker, self), 0)) yield(worker, self);
     if (__builtin_expect((self->attention & SIGNAL_INTERRUPTS) == 0, 1)) return 0;
     return task_interrupted(self, false);
 }
@@ -392,12 +370,13 @@ struct task *worker_finish(struct worker *worker, struct task *task)
         return next;
     }
 #endif
-    worker->left_stack = stack;
-    worker->left_class = size_class;
     worker->left_sanitize = context;
     sanitize_release(worker);
+    if (next) enter(worker, next);
+    /* We are still on it, and until the switch nobody else can be: it goes into the cache
+     * of this worker, which takes none before. */
+    stack_return(&worker->runtime->stacks, &worker->stacks, stack, size_class);
     if (next) {
-        enter(worker, next);
         sanitize_switch(&context, &next->sanitize, 1);
         switch_to(&unused, &next->context);
     } else {
@@ -414,7 +393,7 @@ static void run(struct worker *worker, struct task *task)
     sanitize_switch(&worker->sanitize, &task->sanitize, 0);
     switch_to(&worker->loop_context, &task->context);
     sanitize_arrived(&worker->sanitize, &worker->sanitize);
-    worker_arrived(worker);
+    sanitize_task_end(&worker->left_sanitize);
 }
 
 /* ---- Waiting ---- */
@@ -438,7 +417,7 @@ static bool fresh_anywhere(struct worker *worker)
 
 bool worker_has_work(struct worker *worker)
 {
-    return worker->ready.head || worker->local_head || atom_load_total(&worker->inbox) ||
+    return worker->ready.count > 0 || worker->local_head || atom_load_total(&worker->inbox) ||
            atom_load(&worker->fresh_count) > 0;
 }
 
@@ -527,7 +506,10 @@ static void poll(struct worker *worker)
 {
     int count;
     /* Embedded, also wake-ups must be taken, or the descriptor stays readable. */
-    if (atom_load(&worker->watched) == 0 && !worker->runtime->embedded) return;
+    if (atom_load(&worker->watched) == 0 && worker->completions == 0 &&
+        !worker->runtime->embedded) {
+        return;
+    }
     count = worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
     if (count > 0) dispatch(worker, count);
 }
@@ -560,7 +542,7 @@ void worker_turn(struct worker *worker, bool may_wait)
     fire_timers(worker);
 
     /* One task runs before the first look, however long mail and timers have taken. */
-    worker->look_in = worker->look_tasks + 1;
+    worker->look_at = worker->ready.head + worker->look_tasks;
     worker->looks_left = TURN_LOOKS;
     while ((task = pick(worker))) run(worker, task);
     mail_deliver_local(worker);

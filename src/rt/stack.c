@@ -17,6 +17,11 @@
 
 enum { GUARD_PAGES = 4 };
 
+/* Where frames begin differs from stack to stack, by lines of the cache: at the same
+ * place of their pages all stacks would share a few sets of it, and a switch among more
+ * than a handful of tasks would miss. */
+enum { COLOURS = 16, COLOUR_BYTES = 64 };
+
 /* Instrumented frames are several times as large. */
 #if WEIR_ASAN || WEIR_TSAN
 enum { SANITIZER_FACTOR = 4 };
@@ -41,9 +46,40 @@ static size_t guard_bytes(const struct stack_pool *pool)
     return GUARD_PAGES * pool->page_bytes;
 }
 
+/* One page more than is promised: the colour is taken from it. */
+static size_t mapped_bytes(const struct stack_pool *pool, unsigned size_class)
+{
+    return pool->classes[size_class].bytes + pool->page_bytes;
+}
+
 static size_t stride_bytes(const struct stack_pool *pool, unsigned size_class)
 {
-    return pool->classes[size_class].bytes + guard_bytes(pool);
+    return mapped_bytes(pool, size_class) + guard_bytes(pool);
+}
+
+static size_t charge_bytes(const struct stack_pool *pool, unsigned size_class)
+{
+    return pool->classes[size_class].bytes / STACK_CHARGE_PART;
+}
+
+void stack_pool_set_budget(struct stack_pool *pool, size_t budget_bytes, unsigned size_class)
+{
+    size_t least_bytes = STACK_COUNT_MAX_LEAST * charge_bytes(pool, size_class);
+    size_t count;
+
+    pool->budget_bytes = budget_bytes > least_bytes ? budget_bytes : least_bytes;
+    count = pool->budget_bytes / charge_bytes(pool, size_class);
+    if (pool->count_max > count) pool->count_max = count;
+}
+
+/* The lock is held. */
+static bool has_room(const struct stack_pool *pool, unsigned size_class, size_t count)
+{
+    size_t left_bytes;
+
+    if (pool->budget_bytes == 0) return true;
+    left_bytes = pool->budget_bytes - pool->charged_bytes;
+    return count <= left_bytes / charge_bytes(pool, size_class);
 }
 
 int stack_class_for(size_t bytes)
@@ -180,7 +216,7 @@ static int slab_add(struct stack_pool *pool, unsigned size_class)
         list_init(&stack->node);
         stack->slab = slab;
         stack->low = slab->memory + i * stride + guard_bytes(pool);
-        stack->top = stack->low + class->bytes;
+        stack->top = stack->low + mapped_bytes(pool, size_class) - i % COLOURS * COLOUR_BYTES;
         stack->index = (uint8_t)i;
         stack->size_class = (uint8_t)size_class;
         stack->known_as = sanitize_stack_known(stack->low, stack->top);
@@ -213,10 +249,13 @@ int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count
     int r = WEIR_EOVERLOAD;
 
     lock_acquire(&pool->lock);
-    if (pool->credits + count <= pool->count_max) r = ensure_mapped(pool, size_class, count);
+    if (pool->credits + count <= pool->count_max && has_room(pool, size_class, count)) {
+        r = ensure_mapped(pool, size_class, count);
+    }
     if (r == 0) {
         pool->classes[size_class].credits += count;
         pool->credits += count;
+        pool->charged_bytes += count * charge_bytes(pool, size_class);
     }
     lock_release(&pool->lock);
     return r;
@@ -224,10 +263,14 @@ int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count
 
 int stack_credit_lend(struct stack_pool *pool, unsigned size_class)
 {
-    int r;
+    int r = WEIR_EOVERLOAD;
+
     lock_acquire(&pool->lock);
-    r = ensure_mapped(pool, size_class, 1);
-    if (r == 0) pool->classes[size_class].credits++;
+    if (has_room(pool, size_class, 1)) r = ensure_mapped(pool, size_class, 1);
+    if (r == 0) {
+        pool->classes[size_class].credits++;
+        pool->charged_bytes += charge_bytes(pool, size_class);
+    }
     lock_release(&pool->lock);
     return r;
 }
@@ -237,6 +280,7 @@ void stack_credit_unlend(struct stack_pool *pool, unsigned size_class)
     lock_acquire(&pool->lock);
     assert(pool->classes[size_class].credits > 0);
     pool->classes[size_class].credits--;
+    pool->charged_bytes -= charge_bytes(pool, size_class);
     lock_release(&pool->lock);
 }
 
@@ -246,6 +290,7 @@ void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t co
     assert(pool->classes[size_class].credits >= count);
     pool->classes[size_class].credits -= count;
     pool->credits -= count;
+    pool->charged_bytes -= count * charge_bytes(pool, size_class);
     lock_release(&pool->lock);
 }
 
@@ -361,7 +406,8 @@ size_t stack_pool_trim(struct stack_pool *pool, size_t count_max)
             list_remove(node);
             hot_count_add(class, -1);
             /* If the advice fails the stack is merely not cold: its memory stays. */
-            (void)pool->kernel->advise(pool->kernel, stack->low, class->bytes, MADV_DONTNEED);
+            (void)pool->kernel->advise(pool->kernel, stack->low, mapped_bytes(pool, i),
+                                       MADV_DONTNEED);
             if (slab->cold == 0) list_add_tail(&class->slabs, &slab->node);
             slab->cold |= UINT64_C(1) << stack->index;
             count++;
@@ -373,7 +419,7 @@ size_t stack_pool_trim(struct stack_pool *pool, size_t count_max)
 
 size_t stack_touched_bytes(const struct stack_pool *pool, const struct stack *stack)
 {
-    size_t bytes = pool->classes[stack->size_class].bytes;
+    size_t bytes = mapped_bytes(pool, stack->size_class);
     size_t touched = 0;
     unsigned char resident[64];
     size_t chunk = sizeof resident * pool->page_bytes;

@@ -33,6 +33,11 @@ enum {
 #define STACK_COUNT_MAX_PROTECTED 32000
 #define STACK_COUNT_MAX_DEFAULT 4000000
 
+/* With a budget every credit costs a part of its stack: most tasks touch less of it,
+ * some touch all. And a runtime that can have a few tasks can say what is wrong. */
+#define STACK_CHARGE_PART 4
+#define STACK_COUNT_MAX_LEAST 64
+
 struct stack_slab;
 
 struct stack {
@@ -58,9 +63,11 @@ struct stack_pool {
     const struct kernel *kernel;
     struct lock lock;
     size_t page_bytes;
-    size_t count_max;     /* credits of all classes together */
-    size_t credits;       /* given out, of all classes */
-    size_t caches;        /* workers that keep a cache of their own */
+    size_t count_max;    /* credits of all classes together */
+    size_t credits;      /* given out, of all classes */
+    size_t caches;       /* workers that keep a cache of their own */
+    size_t budget_bytes; /* for the charges of all credits; 0: none is set */
+    size_t charged_bytes;
     bool guard_by_advice; /* MADV_GUARD_INSTALL holds here */
     struct list all_slabs;
     struct stack_pool_class classes[STACK_CLASSES];
@@ -77,16 +84,20 @@ int stack_pool_init(struct stack_pool *pool, const struct kernel *kernel, size_t
                     size_t caches);
 void stack_pool_deinit(struct stack_pool *pool); /* all stacks are free */
 
+/* Bound what all credits together are charged, and `count_max` by that for stacks of
+ * `size_class`. Before the first credit is taken. */
+void stack_pool_set_budget(struct stack_pool *pool, size_t budget_bytes, unsigned size_class);
+
 /* The class whose stacks have at least `bytes` usable, or -1 if none is so large. */
 int stack_class_for(size_t bytes);
 size_t stack_class_bytes(const struct stack_pool *pool, unsigned size_class);
 
-/* Take `count` credits: 0, WEIR_EOVERLOAD at the cap, or -ENOMEM. */
+/* Take `count` credits: 0, WEIR_EOVERLOAD at the cap or beyond the budget, or -ENOMEM. */
 int stack_credit_take(struct stack_pool *pool, unsigned size_class, size_t count);
 void stack_credit_return(struct stack_pool *pool, unsigned size_class, size_t count);
 
 /* One more credit of another class for a task that holds one already: it does not
- * count against the cap. 0 or -ENOMEM. */
+ * count against the cap, but against the budget. 0, WEIR_EOVERLOAD or -ENOMEM. */
 int stack_credit_lend(struct stack_pool *pool, unsigned size_class);
 void stack_credit_unlend(struct stack_pool *pool, unsigned size_class);
 

@@ -30,6 +30,18 @@ void switch_prepare(struct switch_context *ret_context, void *top, void (*entry)
  * The context's stack is read, not touched. */
 void switch_call_as_if_from(const struct switch_context *context, void (*fn)(void *arg), void *arg);
 
+/* The stack pointer of the caller, as a switch from here saves it. */
+static inline __attribute__((always_inline)) const void *switch_sp(void)
+{
+    const void *sp;
+#if defined(__x86_64__)
+    __asm__("movq %%rsp, %0" : "=r"(sp));
+#else
+    __asm__("mov %0, sp" : "=r"(sp));
+#endif
+    return sp;
+}
+
 /* Save the calling context to *from and go on with *to. Returns when somebody
  * switches to *from. */
 static inline __attribute__((always_inline)) void switch_to(struct switch_context *from,

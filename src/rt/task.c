@@ -144,7 +144,7 @@ int task_enter_slow(struct task *self, enum task_entry entry)
     if (self->attention & ATTENTION_HOOK) task_offer_cancel_point();
     if (self->budget-- <= 0) {
         /* So many calls may have taken long: the next pick looks at the clock. */
-        worker_self()->look_in = 1;
+        worker_self()->look_at = worker_self()->ready.head;
         task_yield(self);
     }
     error = task_interrupted(self, entry == ENTER_TAKE_WORK);
@@ -176,7 +176,7 @@ void task_main(void *arg)
     sanitize_arrived(&task->sanitize, &worker->sanitize);
     sanitize_acquire(task);
     sanitize_acquire(&worker->events);
-    worker_arrived(worker);
+    sanitize_task_end(&worker->left_sanitize);
     for (;;) {
         task->result = task->fn(task->arg);
         if (__builtin_expect(worker_self() != worker, 0)) {

@@ -94,8 +94,8 @@ enum {
 
 struct task {
     /* The first line: what a switch touches. */
-    struct switch_context context; /* while it does not run */
-    struct task *run_next;         /* in a run queue */
+    struct switch_context context; /* where it goes on, while it is parked or ready */
+    struct task *run_next;         /* in a run queue: fresh, or behind the ring of `ready` */
     uint8_t state;
     uint8_t attention; /* top->effective, and ATTENTION_HOOK */
     uint8_t place;
@@ -119,10 +119,10 @@ struct task {
     struct list sibling; /* in scope->children, or scope->ended */
     struct mail mail;
     weir_task_fn fn;
-    void *arg;         /* inline_arg, or allocated (a copied name lies behind it) */
-    ATOM(uint64_t) id; /* 0 while free */
     uint32_t arg_bytes;
     uint32_t open_scopes; /* that it has opened and not closed */
+    ATOM(uint64_t) id;    /* 0 while free */
+    void *arg;            /* inline_arg, or allocated (a copied name lies behind it) */
     ATOM(uint8_t) mail_bits;
     int result;
     const char *name;

@@ -20,6 +20,7 @@
 #include "rt/runtime.h"
 #include "rt/scope.h"
 #include "watch/backtrace.h"
+#include "watch/limits.h"
 #include "watch/output.h"
 #include "watch/symbol.h"
 
@@ -224,13 +225,6 @@ static void say_busy_task(struct dump *dump, struct task *task)
     (void)pthread_mutex_unlock(&scope->lock.mutex);
 }
 
-static size_t queue_count(const struct run_queue *queue)
-{
-    size_t count = 0;
-    for (const struct task *task = queue->head; task; task = task->run_next) count++;
-    return count;
-}
-
 static void show_worker(struct dump *dump, struct worker *worker)
 {
     struct task *current = atom_load_acquire(&worker->current);
@@ -246,7 +240,7 @@ static void show_worker(struct dump *dump, struct worker *worker)
         end_line(dump);
         return;
     }
-    ready = queue_count(&worker->ready);
+    ready = worker->ready.count;
     if (current) {
         say(dump, "running task '%s'%s", current->name,
             current == task_self() ? " (this one)" : "");
@@ -274,12 +268,15 @@ static void say_executor(struct dump *dump, struct blocking *executor)
         say(dump, "%s in use", executor->name);
         return;
     }
-    running = list_count(&executor->running) + executor->orphan_count;
-    if (running == 0 && executor->queue_count == 0) {
+    running = list_count(&executor->running) + executor->orphan_count - executor->completion_count;
+    if (running + executor->completion_count == 0 && executor->queue_count == 0) {
         say(dump, "%s idle", executor->name);
     } else {
         say(dump, "%s %zu/%d threads busy, %zu queued", executor->name, running,
             executor->threads_max, executor->queue_count);
+        if (executor->completion_count > 0) {
+            say(dump, ", %zu in the kernel", executor->completion_count);
+        }
     }
     if (executor->orphan_count > 0) {
         say(dump, ", %zu orphan%s (", executor->orphan_count, plural(executor->orphan_count));
@@ -300,17 +297,23 @@ static void say_executor(struct dump *dump, struct blocking *executor)
 static void show_runtime(struct dump *dump)
 {
     weir_runtime *runtime = dump->runtime;
+    char limits[LIMITS_TEXT_MAX];
 
     say(dump, "weir %d.%d.%d: runtime '%s', %u worker%s, kernel %s, clock %lld.%03lld s",
         WEIR_VERSION_MAJOR, WEIR_VERSION_MINOR, WEIR_VERSION_PATCH, runtime->root->name,
         runtime->worker_count, plural(runtime->worker_count), runtime->kernel->name,
         (long long)(dump->now_ns / 1000000000), (long long)(dump->now_ns / 1000000 % 1000));
     end_line(dump);
+    limits_describe(runtime, limits, sizeof limits);
+    say(dump, "limits: %s", limits);
+    end_line(dump);
     for (unsigned i = 0; i < runtime->worker_count; i++) show_worker(dump, &runtime->workers[i]);
     say(dump, "executors: ");
     say_executor(dump, &runtime->files);
     say(dump, "; ");
     say_executor(dump, &runtime->names);
+    say(dump, "; ");
+    say_executor(dump, &runtime->spawns);
     end_line(dump);
 }
 

@@ -81,6 +81,12 @@ PASS_ON(int, mkdir, (KERNEL, const char *path, mode_t mode), path, mode)
 PASS_ON(int, list_directory,
         (KERNEL, const char *path, int (*entry)(void *arg, const char *name), void *arg), path,
         entry, arg)
+PASS_ON(int, process_start,
+        (KERNEL, const struct process_plan *plan, struct process_made *ret_made), plan, ret_made)
+PASS_ON(int, process_signal, (KERNEL, int pidfd, pid_t group, int signo), pidfd, group, signo)
+PASS_ON(int, process_reap, (KERNEL, int pidfd, pid_t group, bool wait, struct process_end *ret_end),
+        pidfd, group, wait, ret_end)
+PASS_ON(int, duplicate, (KERNEL, int fd), fd)
 PASS_ON(ssize_t, pread, (KERNEL, int fd, void *data, size_t bytes, int64_t offset), fd, data,
         fault_bytes_max(bytes), offset)
 PASS_ON(ssize_t, pwrite, (KERNEL, int fd, const void *data, size_t bytes, int64_t offset), fd, data,
@@ -348,13 +354,49 @@ void decorate_choose(bool on)
     table.choose = on ? decorated_choose : base->choose;
 }
 
+/* ---- File calls by completion: they fail as the calls that they stand for ---- */
+
+static const enum fault_call file_calls[KERNEL_FILE_KINDS] = {
+    [KERNEL_FILE_OPEN] = CALL_open,     [KERNEL_FILE_READ] = CALL_pread,
+    [KERNEL_FILE_WRITE] = CALL_pwrite,  [KERNEL_FILE_SYNC] = CALL_fsync,
+    [KERNEL_FILE_STAT] = CALL_fstat,    [KERNEL_PATH_STAT] = CALL_stat,
+    [KERNEL_PATH_RENAME] = CALL_rename, [KERNEL_PATH_UNLINK] = CALL_unlink,
+    [KERNEL_PATH_MKDIR] = CALL_mkdir,
+};
+
+static int decorated_queue_submit(struct kernel_queue *queue, struct kernel_file_op *op)
+{
+    int error;
+
+    /* A thread would try an interrupted call again: so does the kernel. */
+    do error = fault_take(file_calls[op->kind]);
+    while (error == -EINTR);
+    if (error != 0) {
+        op->result = error;
+        return 1;
+    }
+    op->bytes = fault_bytes_max(op->bytes);
+    return base->queue_submit(queue, op);
+}
+
 /* ---- The table ---- */
+
+const struct kernel *test_backend(void)
+{
+    const char *name = getenv("WEIR_TEST_BACKEND");
+    const struct kernel *kernel;
+
+    if (name == NULL || name[0] == '\0') return NULL;
+    kernel = kernel_select(name);
+    if (kernel == NULL) TEST_FAIL("there is no backend '%s'", name);
+    return kernel;
+}
 
 void test_kernel_install(void)
 {
     if (base != NULL) return;
-    base = kernel_select(getenv("WEIR_TEST_BACKEND"));
-    if (base == NULL) TEST_FAIL("there is no backend '%s'", getenv("WEIR_TEST_BACKEND"));
+    base = test_backend();
+    if (base == NULL) base = kernel_select(NULL);
     table = *base;
     table.name = "decorated";
     table.now_ns = decorated_now_ns;
@@ -363,6 +405,7 @@ void test_kernel_install(void)
     table.unmap = decorated_unmap;
     table.queue_close = decorated_queue_close;
     table.queue_wake = decorated_queue_wake;
+    if (base->queue_submit != NULL) table.queue_submit = decorated_queue_submit;
 #define DECORATE(name_) table.name_ = decorated_##name_;
     FAULT_CALLS(DECORATE)
 #undef DECORATE

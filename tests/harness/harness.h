@@ -35,6 +35,8 @@ enum {
 struct test *registry_sorted(void);
 /* The file's path below tests/, without its suffix. */
 void registry_group(const struct test *test, char *group, size_t group_bytes);
+/* Be the program that the first argument names, and exit; else return. */
+void registry_be_program(int argc, char **argv);
 /* Whether a pattern of the command line means the test. */
 bool registry_matches(const struct test *test, const char *pattern);
 
@@ -124,7 +126,8 @@ struct kernel_queue;
     X(read) X(readv) X(write) X(writev) X(recv) X(send) X(recvmsg) X(sendmsg)                     \
     X(shutdown) X(close) X(getaddrinfo)                                                           \
     X(open) X(pread) X(pwrite) X(fsync) X(fstat) X(stat) X(rename) X(unlink) X(mkdir)             \
-    X(list_directory)
+    X(list_directory)                                                                             \
+    X(process_start) X(process_signal) X(process_reap) X(duplicate)
 
 enum fault_call {
 #define FAULT_ENUMERATOR(name) CALL_##name,
@@ -146,6 +149,8 @@ unsigned fault_choose(const struct kernel *kernel, int kind, unsigned n);
 void fault_cancel_at(uint64_t n);
 uint64_t fault_suspensions(void);
 
+/* The backend that WEIR_TEST_BACKEND names, or NULL: the library's choice. */
+const struct kernel *test_backend(void);
 /* Whether the scheduler asks us: only while somebody has an answer. */
 void decorate_choose(bool on);
 /* Bytes mapped through the table and not unmapped. */

@@ -131,6 +131,7 @@ int main(int argc, char **argv)
     size_t count = 0;
     int status;
 
+    registry_be_program(argc, argv);
     options.patterns = calloc((size_t)argc, sizeof *options.patterns);
     for (const struct test *test = first; test != NULL; test = test->next) count++;
     plan.tests = calloc(count + 1, sizeof *plan.tests);

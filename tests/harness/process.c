@@ -155,6 +155,7 @@ void process_run(const struct test *test, struct test_report *keep_report)
     install_handler();
     use_once();
     memory_install();
+    kernel_override(test_backend());
     if (mask != NULL && mask[0] != '\0') test_mask_features(mask);
     leaks_mark(&mark);
 

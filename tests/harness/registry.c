@@ -13,6 +13,20 @@ void test_register(struct test *keep_test)
     registered = keep_test;
 }
 
+static struct test_program *programs;
+
+void test_program_register(struct test_program *keep_program)
+{
+    keep_program->next = programs;
+    programs = keep_program;
+}
+
+void registry_be_program(int argc, char **argv)
+{
+    for (const struct test_program *program = programs; program != NULL; program = program->next)
+        if (argc > 1 && strcmp(argv[1], program->name) == 0) exit(program->fn(argc, argv));
+}
+
 void registry_group(const struct test *test, char *group, size_t group_bytes)
 {
     const char *begin = test->file;

@@ -89,6 +89,33 @@ void test_register(struct test *keep_test);
 
 #define TEST(name_) TEST_WITH(name_, .timeout_ms = TEST_TIMEOUT_MS_DEFAULT)
 
+/* What this program does instead of testing when its first argument is `name_`: for tests
+ * that need a program of their own, which they start as TEST_PROGRAM_PATH. Its result is
+ * the exit code.
+ *
+ *     TEST_PROGRAM(exits_with) { return argc > 2 ? atoi(argv[2]) : 0; }
+ */
+#define TEST_PROGRAM_PATH "/proc/self/exe"
+struct test_program {
+    const char *name;
+    int (*fn)(int argc, char **argv);
+    struct test_program *next;
+};
+
+void test_program_register(struct test_program *keep_program);
+
+#define TEST_PROGRAM_NAMED(id_, name_)                                                    \
+    static int test_program_fn_##id_(int argc, char **argv);                              \
+    static struct test_program test_program_##id_ = {name_, test_program_fn_##id_, NULL}; \
+    __attribute__((constructor)) static void test_program_register_##id_(void)            \
+    {                                                                                     \
+        test_program_register(&test_program_##id_);                                       \
+    }                                                                                     \
+    static int test_program_fn_##id_(__attribute__((unused)) int argc,                    \
+                                     __attribute__((unused)) char **argv)
+
+#define TEST_PROGRAM(name_) TEST_PROGRAM_NAMED(name_, #name_)
+
 /* How many workers a test's runtime should have: the test's own option, --workers,
  * WEIR_TEST_WORKERS, or 2. */
 int test_workers(void);

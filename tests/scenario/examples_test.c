@@ -336,6 +336,7 @@ TEST(examples_explain_themselves_and_refuse_what_they_do_not_know)
         {"shutdown", {"--help"}, 0, "usage: shutdown"},
         {"embed", {"--help"}, 0, "usage: embed"},
         {"tour", {"--help"}, 0, "usage: tour"},
+        {"process_pool", {"--help"}, 0, "usage: process_pool"},
         {"fetch", {NULL}, 2, "addresses are needed"},
         {"echo", {"--port", "65536"}, 2, "--port needs a number from 0 to 65535, not 65536"},
         {"echo", {"--port", "80x"}, 2, "not 80x"},
@@ -429,6 +430,16 @@ TEST(example_embed_serves_both_loops)
     program_expect(&embed, "host: tick");
     CHECK_EXIT(program_end(&embed), 0, embed.text);
     CHECK_CONTAINS(embed.text, "1 lines");
+}
+
+TEST(example_process_pool_loses_one_picture_and_goes_on)
+{
+    static const struct run runs[] = {
+        {"process_pool", {NULL}, 0, "12 pictures, 1 failed"},
+        {"process_pool", {"--helpers", "1", NULL}, 0, "ended when running a job, with signal 11"},
+        {"process_pool", {"--pictures", "3", NULL}, 0, "3 pictures, 0 failed"},
+    };
+    CHECK_RUNS(runs);
 }
 
 TEST(example_tour_finds_what_the_guide_promises)

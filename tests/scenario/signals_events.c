@@ -65,10 +65,11 @@ static void check_dispositions(const struct dispositions *before, const int *but
     read_dispositions(&now);
     for (int i = 1; i <= SIGNALS; i++) {
         const struct sigaction *was = &before->actions[i], *is = &now.actions[i];
-        bool same = before->known[i] == now.known[i] &&
-                    (was->sa_flags | RESTORER) == (is->sa_flags | RESTORER) &&
-                    was->sa_handler == is->sa_handler && same_mask(&was->sa_mask, &is->sa_mask);
+        bool same = before->known[i] == now.known[i] && was->sa_handler == is->sa_handler;
 
+        /* ThreadSanitizer puts flags and a mask of its own there. */
+        same = same && (WEIR_TSAN || ((was->sa_flags | RESTORER) == (is->sa_flags | RESTORER) &&
+                                      same_mask(&was->sa_mask, &is->sa_mask)));
         test_note("signal %d", i);
         CHECK(same != is_in(i, but));
     }
@@ -493,5 +494,7 @@ static int count_storm(void *arg)
 TEST(a_storm_of_signals_is_counted_in_full)
 {
     struct storm storm = {0};
+
+    if (WEIR_TSAN) TEST_SKIP("ThreadSanitizer merges signals before it hands them on");
     CHECK_OK(weir_run(&(weir_config){.workers = test_workers()}, count_storm, &storm));
 }

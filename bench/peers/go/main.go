@@ -1,4 +1,4 @@
-// Go's side of `bench runtime`.
+// Go's side of `bench runtime`; that of `bench echo` is in echo.go.
 //
 // Usage: bench-go WORKLOAD [N]; prints one line of JSON for each metric.
 // GOMAXPROCS decides how many threads run goroutines; with more than one the
@@ -225,6 +225,8 @@ func run(b *bench) error {
 		elapsed = timersMeasured(b.n, b.n, true)
 	case "parked_million":
 		return parkedMillion(b)
+	case "serve_echo":
+		return serveEcho()
 	default:
 		return fmt.Errorf("no workload '%s'", b.workload)
 	}

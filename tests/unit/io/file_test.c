@@ -1,4 +1,5 @@
-/* file_test.c - files through the executor: results, bounds, orphans. */
+/* file_test.c - files: results; and through the executor's threads: bounds, orphans. What is
+ * special to calls by completion is in completion_test.c. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -262,6 +263,7 @@ static int queue_is_bounded(void *arg)
 
 TEST(a_full_executor_rejects_and_recovers)
 {
+    kernel_override(&kernel_epoll); /* where every file call needs a thread */
     CHECK_OK(with_one_thread(queue_is_bounded));
 }
 
@@ -301,6 +303,7 @@ static int orphaned_open(void *arg)
 
 TEST(a_cancelled_open_goes_on_as_an_orphan_and_closes_its_descriptor)
 {
+    kernel_override(&kernel_epoll); /* where every file call needs a thread */
     CHECK_OK(with_one_thread(orphaned_open));
 }
 
@@ -450,6 +453,7 @@ static int close_beside_a_stuck_thread(void *arg)
 
 TEST(a_close_does_not_stand_behind_threads_that_are_stuck)
 {
+    kernel_override(&kernel_epoll); /* where every file call needs a thread */
     CHECK_OK(with_one_thread(close_beside_a_stuck_thread));
 }
 

@@ -1,74 +1,9 @@
 /* cores_test.c - processors and memory, from faked cgroup trees. */
 #include "rt/cores.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <limits.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "harness/test.h"
-
-struct fake {
-    char root[64];
-    char proc_cgroup[128];
-    char cgroup_root[128];
-    struct cores_source source;
-};
-
-static void fake_write(const struct fake *fake, const char *name, const char *text, size_t length)
-{
-    char path[PATH_MAX];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/%s", fake->root, name);
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
-        *slash = '/';
-    }
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    CHECK_INT(fd, >=, 0);
-    CHECK_INT(write(fd, text, length), ==, length);
-    close(fd);
-}
-
-static void fake_file(const struct fake *fake, const char *name, const char *text)
-{
-    fake_write(fake, name, text, strlen(text));
-}
-
-static void fake_init(struct fake *fake, int affinity_count, const char *proc_cgroup)
-{
-    strcpy(fake->root, "/tmp/weir-cores-XXXXXX");
-    CHECK(mkdtemp(fake->root) != NULL);
-    snprintf(fake->proc_cgroup, sizeof fake->proc_cgroup, "%s/proc", fake->root);
-    snprintf(fake->cgroup_root, sizeof fake->cgroup_root, "%s/sys", fake->root);
-    fake->source = (struct cores_source){
-        .proc_cgroup = fake->proc_cgroup,
-        .cgroup_root = fake->cgroup_root,
-        .affinity_count = affinity_count,
-    };
-    fake_file(fake, "proc", proc_cgroup);
-}
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
-{
-    (void)status;
-    (void)kind;
-    (void)where;
-    return remove(path);
-}
-
-static void fake_deinit(struct fake *fake)
-{
-    CHECK_INT(nftw(fake->root, remove_entry, 8, FTW_DEPTH | FTW_PHYS), ==, 0);
-}
+#include "unit/rt/fake_cgroup.h"
 
 static void check_limits(const struct fake *fake, int usable, int64_t quota_milli,
                          int64_t memory_bytes)

@@ -48,7 +48,7 @@ TEST(stack_classes_are_powers_of_two_and_the_whole_size_is_usable)
         stack = stack_take(&pool, &cache, (unsigned)class);
         CHECK_INT((uintptr_t)stack_top(stack) % 16, ==, 0);
         CHECK_INT((uintptr_t)stack->low % pool.page_bytes, ==, 0);
-        CHECK_INT(stack_bytes(stack) + 256, >=, bytes * factor);
+        CHECK_INT(stack_bytes(stack), >=, bytes * factor);
         stack->low[0] = 1; /* the lowest byte is ours, the one below is not */
         CHECK(!stack_guard_contains(&pool, stack, stack->low));
         CHECK(stack_guard_contains(&pool, stack, stack->low - 1));
@@ -56,6 +56,26 @@ TEST(stack_classes_are_powers_of_two_and_the_whole_size_is_usable)
         stack_credit_return(&pool, (unsigned)class, 1);
     }
     CHECK_INT(stack_class_for(WEIR_STACK_BYTES_MAX * 32ul), ==, -1);
+    pool_close();
+}
+
+/* Else the tops of all stacks would share a few sets of the cache. */
+TEST(neighbouring_stacks_begin_at_different_lines_of_their_pages)
+{
+    enum { NEIGHBOURS = 8 };
+    struct stack *stacks[NEIGHBOURS];
+
+    pool_open(0, 1);
+    CHECK_OK(stack_credit_take(&pool, 0, NEIGHBOURS));
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        stacks[i] = stack_take(&pool, &cache, 0);
+        for (int j = 0; j < i; j++) {
+            CHECK_INT((uintptr_t)stack_top(stacks[i]) % pool.page_bytes / 64, !=,
+                      (uintptr_t)stack_top(stacks[j]) % pool.page_bytes / 64);
+        }
+    }
+    for (int i = 0; i < NEIGHBOURS; i++) stack_return(&pool, &cache, stacks[i], 0);
+    stack_credit_return(&pool, 0, NEIGHBOURS);
     pool_close();
 }
 
@@ -138,7 +158,7 @@ TEST(trim_gives_the_memory_of_free_stacks_back_and_they_are_usable_again)
     size_t bytes, pages = 0;
 
     pool_open(0, 1);
-    bytes = stack_class_bytes(&pool, 0);
+    bytes = stack_class_bytes(&pool, 0) + pool.page_bytes; /* one for the colour */
     CHECK_OK(stack_credit_take(&pool, 0, COUNT));
     for (int i = 0; i < COUNT; i++) {
         stacks[i] = stack_take(&pool, &cache, 0);
@@ -211,6 +231,29 @@ TEST(without_guard_advice_the_cap_is_what_the_mappings_allow)
     pool_close();
     pool_open(1000000, 1);
     CHECK_INT(pool.count_max, ==, STACK_COUNT_MAX_PROTECTED);
+    pool_close();
+}
+
+TEST(a_budget_counts_each_credit_with_a_quarter_of_its_stack)
+{
+    const size_t small = WEIR_STACK_BYTES_MIN / STACK_CHARGE_PART;
+    const size_t budget = (STACK_COUNT_MAX_LEAST + 36) * small;
+
+    pool_open(0, 1);
+    stack_pool_set_budget(&pool, budget, 0);
+    CHECK_INT(pool.count_max, ==, STACK_COUNT_MAX_LEAST + 36);
+    CHECK_OK(stack_credit_take(&pool, 0, pool.count_max - 8));
+    CHECK_INT(stack_credit_take(&pool, 2, 3), ==, WEIR_EOVERLOAD); /* each counts as four */
+    CHECK_OK(stack_credit_take(&pool, 2, 1));
+    CHECK_OK(stack_credit_lend(&pool, 2));
+    CHECK_INT(stack_credit_lend(&pool, 0), ==, WEIR_EOVERLOAD);
+    CHECK_INT(stack_credit_take(&pool, 0, 1), ==, WEIR_EOVERLOAD);
+    CHECK_INT(pool.charged_bytes, ==, pool.budget_bytes);
+    stack_credit_unlend(&pool, 2);
+    CHECK_OK(stack_credit_take(&pool, 0, 4));
+    stack_credit_return(&pool, 2, 1);
+    stack_credit_return(&pool, 0, pool.count_max - 4);
+    CHECK_INT(pool.charged_bytes, ==, 0);
     pool_close();
 }
 

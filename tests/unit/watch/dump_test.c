@@ -22,7 +22,7 @@ TEST_TASK(dump_shows_where_a_task_sleeps, 1, test_clock_manual)
     CHECK_ORDER(
         "weir 0.1.0: runtime 'root', 1 worker, kernel ", ", clock 2.500 s\n",
         "worker 0: running task 'main' (this one); 0 ready, 0 not started, 1 timers",
-        "executors: files idle; names idle\n",
+        "executors: files idle; names idle; processes idle\n",
         "scope 'root': fail fast, 1 task (max unlimited, wait)\n",
         "  task 'main' #1 on worker 0: running (this one); stack ", "      at weir_dump+0x",
         "      at take_dump", "      at dump_shows_where_a_task_sleeps_main",

@@ -58,15 +58,15 @@ TEST_TASK(dump_shows_orphans, 1, real_clock)
         take_dump();
         weir_scope_cancel(scope, 0, "enough");
     }
-    CHECK_ORDER("executors: files 1/8 threads busy, 0 queued; names idle\n", "task 'call_stuck' #",
-                "in blocking call: fsync fd 7");
+    CHECK_ORDER("executors: files 1/8 threads busy, 0 queued; names idle; processes idle\n",
+                "task 'call_stuck' #", "in blocking call: fsync fd 7");
     take_dump();
     CHECK_ORDER("executors: files 1/8 threads busy, 0 queued, 1 orphan (fsync fd 7, ",
-                " ms); names idle\n");
+                " ms); names idle; processes idle\n");
     atom_store_total(&state, 2);
     while (atom_load_total(&state) != 3) CHECK_OK(weir_yield());
     take_dump();
-    CHECK_CONTAINS(text, "executors: files idle; names idle\n");
+    CHECK_CONTAINS(text, "executors: files idle; names idle; processes idle\n");
     return result;
 }
 

@@ -1,8 +1,10 @@
-//! tokio's side of `bench runtime`.
+//! tokio's side of `bench runtime`; that of `bench echo` is in echo.rs.
 //!
 //! Usage: `bench-tokio WORKLOAD [N]`; prints one line of JSON for each metric.
 //! BENCH_WORKERS=1 (the default) runs the current_thread flavour, anything
 //! larger the multi-thread flavour with that many workers.
+
+mod echo;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -241,6 +243,7 @@ async fn run(bench: Bench) -> Result<(), String> {
             parked_million(&bench).await;
             return Ok(());
         }
+        "serve_echo" => return echo::serve().await.map_err(|error| error.to_string()),
         _ => return Err(format!("no workload '{name}'")),
     };
     bench.print_ns(name, elapsed, ops);
