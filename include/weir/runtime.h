@@ -60,6 +60,7 @@ typedef struct weir_config {
     size_t blocking_queue_max; /* calls waiting for such a thread; more are rejected. Without
                                      threads (io_uring) the sum of both is the bound */
     int processes_max;         /* child processes at a time; WEIR_PROCESSES_DEFAULT */
+    bool metrics_off;          /* nothing is measured (metrics.h): to see what that costs */
 } weir_config;
 
 /* weir_config_init - set every member to "not said". */

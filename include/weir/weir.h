@@ -8,6 +8,8 @@
 #include <weir/error.h>
 #include <weir/file.h>
 #include <weir/log.h>
+#include <weir/map.h>
+#include <weir/metrics.h>
 #include <weir/net.h>
 #include <weir/pool.h>
 #include <weir/postbox.h>

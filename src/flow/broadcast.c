@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <weir/broadcast.h>
 
@@ -69,11 +70,31 @@ static void broadcast_release(struct worker *worker, struct belonging *belonging
     if (sync_let_go(worker, &broadcast->sync)) mem_free(values);
 }
 
+static bool broadcast_boundary(struct belonging *belonging, unsigned row,
+                               struct boundary *ret_boundary)
+{
+    struct weir_broadcast *broadcast =
+        container_of(belonging, struct weir_broadcast, sync.object.belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound, "%zu values, %zu subscribers",
+                   broadcast->history, broadcast->subscribers_max);
+    ret_boundary->overflow = "each subscriber says: skip, close, or wait";
+    if (sync_boundary(&broadcast->sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "depth", broadcast->next - broadcast->first);
+        boundary_figure(ret_boundary, "published", broadcast->next);
+        boundary_figure(ret_boundary, "subscribers", broadcast->subscriber_count);
+        sync_boundary_end(&broadcast->sync);
+    }
+    return true;
+}
+
 static const struct sync_kind broadcast_kind = {
     .belonging = {.name = "broadcast",
                   .signalled = sync_signalled,
                   .release = broadcast_release,
-                  .describe = sync_describe},
+                  .describe = sync_describe,
+                  .boundary = broadcast_boundary},
     .handle = HANDLE_BROADCAST,
     .what = "broadcast",
 };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "flow/meters.h"
 #include "rt/mem.h"
 
 /* ---- Items ---- */
@@ -35,6 +36,7 @@ static inline void store(struct chan *chan, const void *item)
 
 void chan_unstore(struct chan *chan, void *item)
 {
+    if (__builtin_expect(chan->head == chan->sample_slot, 0)) chan->sample_slot = CHAN_NO_SAMPLE;
     copy_item(chan, item, slot(chan, chan->head));
     if (++chan->head == chan->slots) chan->head = 0;
     chan->count--;
@@ -50,6 +52,49 @@ static inline void count_received(struct chan *chan)
 {
     chan->received++;
     if (chan->counts_done) chan->taken++;
+}
+
+/* ---- Measuring, with the lock held: one item in so many, from its send to its receive ---- */
+
+static int64_t clock_ns(const struct chan *chan)
+{
+    const struct kernel *kernel = chan->object.belonging.worker->kernel;
+    return kernel->now_ns(kernel);
+}
+
+static inline bool is_sample(uint64_t number)
+{
+    return __builtin_expect((number & (CHAN_SAMPLE_EVERY - 1)) == 0, 0);
+}
+
+/* The item that was stored last is measured, unless another is. */
+static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t since_ns)
+{
+    uint32_t last = chan->head + chan->count - 1;
+
+    if (!chan->metered.meter || chan->sample_slot != CHAN_NO_SAMPLE) return;
+    chan->sample_slot = last >= chan->slots ? last - chan->slots : last;
+    chan->sample_ns = since_ns ? since_ns : clock_ns(chan);
+}
+
+/* An item that was not stored has been received. */
+static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t since_ns)
+{
+    if (!chan->metered.meter) return;
+    meter_observe(chan->metered.meter, CHAN_WAIT, since_ns ? clock_ns(chan) - since_ns : 0);
+}
+
+static __attribute__((noinline)) void sample_received(struct chan *chan)
+{
+    meter_observe(chan->metered.meter, CHAN_WAIT, clock_ns(chan) - chan->sample_ns);
+}
+
+/* The oldest item is received. */
+static inline void receive_stored(struct chan *chan, void *item)
+{
+    if (__builtin_expect(chan->head == chan->sample_slot, 0)) sample_received(chan);
+    chan_unstore(chan, item);
+    count_received(chan);
 }
 
 /* Items that nobody has to wait for any more. The lock is held. */
@@ -75,8 +120,7 @@ void chan_settle(struct chan *chan)
     while (chan->count > 0 && !list_empty(&chan->receivers)) {
         struct waiter *receiver = waiter_pop(&chan->receivers);
         if (!receiver) return;
-        chan_unstore(chan, receiver->item);
-        count_received(chan);
+        receive_stored(chan, receiver->item);
         waiter_wake(receiver, 0);
     }
 }
@@ -89,6 +133,7 @@ void chan_refill(struct chan *chan)
         if (!sender) return;
         store(chan, sender->item);
         count_accepted(chan);
+        if (__builtin_expect(sender->since_ns != 0, 0)) sample_stored(chan, sender->since_ns);
         waiter_wake(sender, 0);
     }
 }
@@ -104,6 +149,7 @@ static bool hand_over(struct chan *chan, const void *item)
     copy_item(chan, receiver->item, item);
     count_accepted(chan);
     count_received(chan);
+    if (is_sample(chan->accepted)) sample_passed(chan, 0);
     waiter_wake(receiver, 0);
     return true;
 }
@@ -121,6 +167,7 @@ static int overflow(struct chan *chan, const void *item, void *displaced)
         chan_finish(chan, 1);
         store(chan, item);
         count_accepted(chan);
+        if (is_sample(chan->accepted)) sample_stored(chan, 0);
         return CHAN_DROPPED_OLDEST;
     default: return CHAN_MUST_WAIT;
     }
@@ -134,6 +181,7 @@ int chan_offer(struct chan *chan, const void *item, void *displaced)
     if (chan->count < chan->capacity && list_empty(&chan->senders)) {
         store(chan, item);
         count_accepted(chan);
+        if (is_sample(chan->accepted)) sample_stored(chan, 0);
         if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
         return 0;
     }
@@ -143,8 +191,7 @@ int chan_offer(struct chan *chan, const void *item, void *displaced)
 int chan_take(struct chan *chan, void *item)
 {
     if (chan->count > 0) {
-        chan_unstore(chan, item);
-        count_received(chan);
+        receive_stored(chan, item);
         if (!list_empty(&chan->senders)) chan_refill(chan);
         return 0;
     }
@@ -154,6 +201,7 @@ int chan_take(struct chan *chan, void *item)
             copy_item(chan, item, sender->item);
             count_accepted(chan);
             count_received(chan);
+            if (__builtin_expect(sender->since_ns != 0, 0)) sample_passed(chan, sender->since_ns);
             waiter_wake(sender, 0);
             return 0;
         }
@@ -179,10 +227,14 @@ static const struct wait_kind wait_done = {
 static int send_wait(struct chan *chan, struct task *self, const void *item)
 {
     struct waiter waiter = {.task = self, .object = &chan->object, .item = (void *)(uintptr_t)item};
+    struct meter *meter = chan->metered.meter;
+    int r;
 
+    if (is_sample(++chan->parked)) waiter.since_ns = clock_ns(chan);
     list_add_tail(&chan->senders, &waiter.node);
     flow_unlock(&chan->object);
-    return waiter_park(self, &waiter, &wait_send);
+    r = waiter_park(self, &waiter, &wait_send);
+    return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
 /* For a channel that drops: what it drops goes to the hook without the lock. */
@@ -347,6 +399,8 @@ static const struct wait_kind wait_recv_work = {
 static int recv_wait(struct chan *chan, struct task *self, void *item)
 {
     struct waiter waiter = {.task = self, .object = &chan->object, .item = item};
+    struct meter *meter = chan->metered.meter;
+    int r;
 
     if (chan->takes_work && task_interruption(self, true) < 0) {
         flow_unlock(&chan->object);
@@ -354,7 +408,8 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     }
     list_add_tail(&chan->receivers, &waiter.node);
     flow_unlock(&chan->object);
-    return waiter_park(self, &waiter, chan->takes_work ? &wait_recv_work : &wait_recv);
+    r = waiter_park(self, &waiter, chan->takes_work ? &wait_recv_work : &wait_recv);
+    return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
 int weir_rx_recv(weir_rx *rx, void *ret_item)

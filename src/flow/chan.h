@@ -14,6 +14,7 @@
 #include <weir/chan.h>
 
 #include "flow/wait.h"
+#include "watch/metrics.h"
 
 struct chan;
 
@@ -33,8 +34,9 @@ struct chan {
     uint32_t capacity; /* 0: a rendezvous */
     uint32_t head;     /* slot of the oldest item */
     uint32_t count;
-    uint8_t overflow; /* enum weir_overflow */
-    bool discards;    /* on_close is WEIR_DISCARD */
+    uint32_t sample_slot; /* of the stored item whose wait is measured, or CHAN_NO_SAMPLE */
+    uint8_t overflow;     /* enum weir_overflow */
+    bool discards;        /* on_close is WEIR_DISCARD */
     bool takes_work;
     bool counts_done;
     bool any_thread;
@@ -58,7 +60,14 @@ struct chan {
     uint64_t received;
     uint64_t rejected;
     uint64_t dropped;
+    int64_t sample_ns; /* when its send began */
+    uint32_t parked;   /* sends that had to wait so far */
+    struct metered metered;
 };
+
+/* One wait at a time is measured, of every so many items: the clock costs more than a send. */
+enum { CHAN_SAMPLE_EVERY = 64 };
+#define CHAN_NO_SAMPLE UINT32_MAX
 
 /* Results of the attempts below, beyond 0 and errors. */
 enum { CHAN_MUST_WAIT = 1, CHAN_DROPPED_THIS = 2, CHAN_DROPPED_OLDEST = 3 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "flow/chan.h"
+#include "flow/meters.h"
 #include "rt/mem.h"
 
 /* ---- Ends ---- */
@@ -253,6 +254,7 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
     discard(chan, WEIR_DROPPED_SCOPE);
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return;
+    meter_leave(&chan->metered);
     (void)scope_forget(belonging);
     flow_lock(&chan->object);
     chan->scope_is_gone = true;
@@ -275,11 +277,52 @@ static void chan_describe(const struct belonging *belonging, char *text, size_t 
     }
 }
 
+static void chan_failure(const struct chan *chan, struct boundary *ret_boundary)
+{
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure, "%s at close; %s",
+                   chan->discards ? "discard" : "drain",
+                   chan->on_drop ? "what nobody gets goes to on_drop"
+                                 : "what nobody gets is forgotten");
+}
+
+static bool chan_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    struct chan *chan = container_of(belonging, struct chan, object.belonging);
+    pthread_mutex_t *mutex = &chan->object.stable.lock.mutex;
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", chan->object.name);
+    ret_boundary->lifetime = "until closed, or its last end is dropped, or the scope ends";
+    if (chan->slots == 0) {
+        (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound, "rendezvous");
+    } else {
+        (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound, "%u items (at most %u)",
+                       chan->capacity, chan->slots);
+    }
+    ret_boundary->overflow = boundary_overflow(chan->overflow);
+    chan_failure(chan, ret_boundary);
+    ret_boundary->latency_target_ms = chan->latency_ms;
+    ret_boundary->meter = chan->metered.meter;
+    ret_boundary->wait_histogram = CHAN_WAIT;
+    if (!boundary_hold(mutex, chan->object.shared)) return true;
+    boundary_figure(ret_boundary, "depth", chan->count);
+    boundary_figure(ret_boundary, "depth_max", chan->depth_max);
+    boundary_figure(ret_boundary, "accepted", chan->accepted);
+    boundary_figure(ret_boundary, "received", chan->received);
+    boundary_figure(ret_boundary, "rejected", chan->rejected);
+    boundary_figure(ret_boundary, "dropped", chan->dropped);
+    boundary_figure(ret_boundary, "senders", chan->tx_count);
+    boundary_figure(ret_boundary, "receivers", chan->rx_count);
+    boundary_let_go(mutex, chan->object.shared);
+    return true;
+}
+
 static const struct belonging_kind chan_kind = {
     .name = "channel",
     .signalled = chan_signalled,
     .release = chan_release,
     .describe = chan_describe,
+    .boundary = chan_boundary,
 };
 
 /* ---- Opening ---- */
@@ -369,6 +412,7 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     chan->slots = (uint32_t)slots;
     chan->capacity = slots > 0 ? (uint32_t)spec->capacity : 0;
     chan->item_bytes = (uint32_t)spec->item_bytes;
+    chan->sample_slot = CHAN_NO_SAMPLE;
     chan->overflow = (uint8_t)spec->overflow;
     chan->discards = spec->on_close == WEIR_DISCARD;
     chan->takes_work = spec->takes_work;
@@ -410,6 +454,7 @@ int weir_chan_open_sized(weir_scope *scope, size_t spec_bytes, const weir_chan_s
     if (r < 0) goto fail_rx;
     end_link(chan, tx);
     end_link(chan, rx);
+    meter_enter(&chan->metered, meter_get(&chan_meter_kind, chan->object.name, NULL));
     *ret_tx = tx->handle;
     *ret_rx = rx->handle;
     return 0;

@@ -1,11 +1,29 @@
 /* event.c - set or not set; those who wait go on together. */
 #include "flow/event.h"
 
+#include <stdio.h>
+
+static bool event_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    struct weir_event *event = container_of(belonging, struct weir_event, sync.object.belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "1 flag; as many may wait as there are tasks");
+    ret_boundary->overflow = "setting it again changes nothing";
+    if (sync_boundary(&event->sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "set", event->is_set);
+        sync_boundary_end(&event->sync);
+    }
+    return true;
+}
+
 static const struct sync_kind event_kind = {
     .belonging = {.name = "event",
                   .signalled = sync_signalled,
                   .release = sync_release,
-                  .describe = sync_describe},
+                  .describe = sync_describe,
+                  .boundary = event_boundary},
     .handle = HANDLE_EVENT,
     .what = "event",
 };

@@ -1,4 +1,5 @@
 /* mutex.c - handed from task to task in the order in which they came. */
+#include <stdio.h>
 #include <weir/sync.h>
 
 #include "flow/sync.h"
@@ -18,11 +19,27 @@ static void mutex_check_end(struct flow_object *object)
     if (holder) { misuse("mutex '%s' ends while task '%s' holds it", object->name, holder->name); }
 }
 
+static bool mutex_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    struct weir_mutex *mutex = container_of(belonging, struct weir_mutex, sync.object.belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "1 holder; as many may wait as there are tasks");
+    ret_boundary->overflow = boundary_overflow(WEIR_WAIT);
+    if (sync_boundary(&mutex->sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "held", atom_load(&mutex->holder) != NULL);
+        sync_boundary_end(&mutex->sync);
+    }
+    return true;
+}
+
 static const struct sync_kind mutex_kind = {
     .belonging = {.name = "mutex",
                   .signalled = sync_signalled,
                   .release = sync_release,
-                  .describe = sync_describe},
+                  .describe = sync_describe,
+                  .boundary = mutex_boundary},
     .handle = HANDLE_MUTEX,
     .what = "mutex",
     .check_end = mutex_check_end,

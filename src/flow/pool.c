@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "flow/meters.h"
 #include "rt/mem.h"
 #include "rt/task.h"
 
@@ -17,6 +18,22 @@ static struct pool *look_up(const weir_pool *handle, const char *call)
 
 /* ---- The end ---- */
 
+static void enter_meters(struct pool *pool)
+{
+    meter_enter(&pool->metered, meter_get(&pool_meter_kind, pool->name, NULL));
+    for (size_t i = 0; i < pool->class_count; i++) {
+        struct pool_class *class = &pool->classes[i];
+        struct meter *meter = meter_get(&pool_class_meter_kind, pool->name, class->spec.name);
+        meter_enter(&class->metered, meter);
+    }
+}
+
+static void leave_meters(struct pool *pool)
+{
+    meter_leave(&pool->metered);
+    for (size_t i = 0; i < pool->class_count; i++) meter_leave(&pool->classes[i].metered);
+}
+
 /* No thread is left, or those that are were given up. On the home worker. */
 static void let_go(struct pool *pool)
 {
@@ -24,6 +41,7 @@ static void let_go(struct pool *pool)
 
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&pool->belonging.mail_bits, BELONGING_RELEASE) != 0) return;
+    leave_meters(pool);
     (void)scope_forget(&pool->belonging);
     pool_join(pool);
     (void)pthread_mutex_lock(&pool->mutex);
@@ -133,11 +151,64 @@ static void pool_describe(const struct belonging *belonging, char *text, size_t 
                    pool->orphan_count);
 }
 
+/* The first row is the pool, the others are its classes. */
+static void class_boundary(struct pool *pool, const struct pool_class *class, struct boundary *ret)
+{
+    ret->kind = "pool class";
+    (void)snprintf(ret->name, sizeof ret->name, "%s/%s", pool->name, class->spec.name);
+    (void)snprintf(ret->bound, sizeof ret->bound, "%zu queued, %d running, weight %u",
+                   class->spec.queue_max, class->spec.running_max, class->spec.weight);
+    (void)snprintf(ret->failure, sizeof ret->failure,
+                   "result to the caller; cancelled: removed, or told and awaited %lld ms",
+                   (long long)pool->cancel_ms);
+    ret->latency_target_ms = class->spec.latency_ms;
+    ret->meter = class->metered.meter;
+    ret->wait_histogram = POOL_WAIT;
+    ret->run_histogram = POOL_RUN;
+    if (!boundary_hold(&pool->mutex, true)) return;
+    boundary_figure(ret, "depth", class->queued);
+    boundary_figure(ret, "depth_max", class->queued_max);
+    boundary_figure(ret, "running", class->running);
+    boundary_figure(ret, "finished", class->finished);
+    boundary_figure(ret, "rejected", class->rejected);
+    boundary_figure(ret, "removed", class->removed);
+    boundary_figure(ret, "orphaned", class->orphaned);
+    boundary_let_go(&pool->mutex, true);
+}
+
+static bool pool_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    struct pool *pool = container_of(belonging, struct pool, belonging);
+
+    if (row > pool->class_count) return false;
+    ret_boundary->lifetime = "until closed, or the scope ends";
+    ret_boundary->overflow = boundary_overflow((int)pool->overflow);
+    if (row > 0) {
+        class_boundary(pool, &pool->classes[row - 1], ret_boundary);
+        return true;
+    }
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", pool->name);
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "%d to %d threads (at most %d), %zu classes", pool->threads_min,
+                   pool->threads_max, pool->threads_limit, pool->class_count);
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "%s at close; threads that are stuck after %lld ms are reported",
+                   pool->on_close == WEIR_DRAIN ? "drain" : "discard", (long long)pool->close_ms);
+    if (!boundary_hold(&pool->mutex, true)) return true;
+    boundary_figure(ret_boundary, "threads", (uint64_t)pool->thread_count);
+    boundary_figure(ret_boundary, "running", (uint64_t)pool->busy);
+    boundary_figure(ret_boundary, "depth", pool->queued);
+    boundary_figure(ret_boundary, "orphans", pool->orphan_count);
+    boundary_let_go(&pool->mutex, true);
+    return true;
+}
+
 static const struct belonging_kind pool_kind = {
     .name = "pool",
     .signalled = pool_signalled,
     .release = pool_release,
     .describe = pool_describe,
+    .boundary = pool_boundary,
 };
 
 /* ---- Opening ---- */
@@ -165,6 +236,10 @@ static int check_classes(const weir_pool_spec *spec)
         }
         if (class->running_max < 0) {
             return refuse("pool '%s': running_max of class '%s' is negative", spec->name,
+                          class->name);
+        }
+        if (class->latency_ms < 0) {
+            return refuse("pool '%s': latency_ms of class '%s' is negative", spec->name,
                           class->name);
         }
     }
@@ -227,6 +302,7 @@ static int pool_new(const weir_pool_spec *spec, struct worker *worker, struct po
     pool->class_count = spec->class_count;
     for (size_t i = 0; i < spec->class_count; i++) {
         struct pool_class *class = &pool->classes[i];
+        class->pool = pool;
         class->spec = spec->classes[i];
         if (class->spec.running_max == 0) class->spec.running_max = limit;
         list_init(&class->queue);
@@ -266,6 +342,7 @@ int weir_pool_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pool_s
     if (r < 0) goto fail_free;
     r = scope_own(scope, worker, &pool->belonging, &pool_kind);
     if (r < 0) goto fail_handle;
+    enter_meters(pool);
     *ret_pool = pool->handle;
     return 0;
 
@@ -437,12 +514,14 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     struct worker *worker = worker_self();
     struct task *self = task_self();
     struct pool_job *job;
+    struct meter *meter;
     bool over;
     int r;
 
     if (!self) return refuse_no_task("weir_pool_run");
     r = check_run(pool, class_index, fn, data, bytes);
     if (r < 0) return r;
+    meter = pool->classes[class_index].metered.meter;
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     job = job_new(pool, bytes);
@@ -455,7 +534,7 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     job->worker = worker;
     job->mail.deliver = deliver_done;
     timer_init(&job->grace, grace_over);
-    job->queued_ns = worker->now_ns;
+    job->queued_ns = worker->kernel->now_ns(worker->kernel);
     job->bytes = bytes;
     list_init(&job->node);
     if (bytes > 0) memcpy(job->data, data, bytes);
@@ -470,7 +549,7 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     (void)pthread_mutex_unlock(&pool->mutex);
     if (r < 0) return r;
     r = task_park(self, &wait_job, job);
-    if (r < 0) return r; /* the job is not ours any more */
+    if (r < 0) return meter_interrupted(meter, POOL_TIMEOUTS, r); /* the job is not ours now */
     r = job->result;
     if (bytes > 0) memcpy(data, job->data, bytes);
     (void)pthread_mutex_lock(&pool->mutex);

@@ -16,6 +16,7 @@
 
 #include "flow/object.h"
 #include "rt/timer.h"
+#include "watch/metrics.h"
 
 /*   WAITING ──room in its queue──▶ QUEUED ──a thread──▶ RUNNING ──▶ DONE
  *      └──────── cancelled: removed ───┘                   └──cancelled──▶ ORPHAN      */
@@ -37,13 +38,16 @@ struct pool_job {
     struct worker *worker;
     struct mail mail;
     struct timer grace; /* on the caller's worker, while it waits although it is cancelled */
-    int64_t queued_ns;
+    int64_t queued_ns;  /* when it was handed over, and then ... */
+    int64_t begun_ns;   /* ... when a thread took it; 0: its class is not measured */
     size_t bytes;
     void *data; /* inline_data, or behind the job */
     unsigned char inline_data[POOL_INLINE_BYTES] __attribute__((aligned(16)));
 };
 
 struct pool_class {
+    struct pool *pool;
+    struct metered metered;
     weir_pool_class spec;
     struct list queue;
     struct list waiting; /* jobs for which the queue has no room yet (WEIR_WAIT) */
@@ -65,6 +69,7 @@ struct pool {
     char name[FLOW_NAME_BYTES];
     const struct kernel *kernel;
     weir_runtime *runtime;
+    struct metered metered;
     struct mail mail; /* the last thread has left */
     struct timer close_timer;
     bool released; /* its scope wants it to end */

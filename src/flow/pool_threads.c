@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "flow/meters.h"
 #include "flow/pool.h"
 #include "rt/mem.h"
 #include "rt/task.h"
@@ -101,6 +102,25 @@ void pool_free(struct pool *pool)
 
 /* ---- Running ---- */
 
+/* A job begins, or has ended. The mutex is held. The meters are the runtime's, which a stuck
+ * thread may outlive: not so as long as the scope has not let the pool go. */
+static void measure_wait(const struct pool *pool, struct pool_job *job)
+{
+    struct meter *meter = pool->classes[job->class_index].metered.meter;
+
+    job->begun_ns = 0;
+    if (!meter || pool->gone) return;
+    job->begun_ns = pool->kernel->now_ns(pool->kernel);
+    meter_observe(meter, POOL_WAIT, job->begun_ns - job->queued_ns);
+}
+
+static void measure_run(const struct pool *pool, const struct pool_job *job)
+{
+    if (job->begun_ns == 0 || pool->gone) return;
+    meter_observe(pool->classes[job->class_index].metered.meter, POOL_RUN,
+                  pool->kernel->now_ns(pool->kernel) - job->begun_ns);
+}
+
 /* The mutex is held on entry and on return. */
 static void run(struct pool *pool, struct pool_job *job)
 {
@@ -110,6 +130,7 @@ static void run(struct pool *pool, struct pool_job *job)
     list_add_tail(&pool->running, &job->node);
     class->running++;
     pool->busy++;
+    measure_wait(pool, job);
     (void)pthread_mutex_unlock(&pool->mutex);
 
     sanitize_acquire(job);
@@ -123,6 +144,7 @@ static void run(struct pool *pool, struct pool_job *job)
     class->running--;
     class->finished++;
     pool->busy--;
+    measure_run(pool, job);
     if (job->state == JOB_ORPHAN) {
         pool->orphan_count--;
         pool_job_free_locked(pool, job);

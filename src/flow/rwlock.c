@@ -1,4 +1,5 @@
 /* rwlock.c - many readers or one writer, in order of arrival. */
+#include <stdio.h>
 #include <weir/sync.h>
 
 #include "flow/sync.h"
@@ -52,11 +53,29 @@ static void rwlock_check_end(struct flow_object *object)
     }
 }
 
+static bool rwlock_boundary(struct belonging *belonging, unsigned row,
+                            struct boundary *ret_boundary)
+{
+    struct weir_rwlock *lock = container_of(belonging, struct weir_rwlock, sync.object.belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "1 writer or any readers; as many may wait as there are tasks");
+    ret_boundary->overflow = boundary_overflow(WEIR_WAIT);
+    if (sync_boundary(&lock->sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "readers", lock->readers);
+        boundary_figure(ret_boundary, "writers", lock->writer != NULL);
+        sync_boundary_end(&lock->sync);
+    }
+    return true;
+}
+
 static const struct sync_kind rwlock_kind = {
     .belonging = {.name = "read-write lock",
                   .signalled = sync_signalled,
                   .release = sync_release,
-                  .describe = sync_describe},
+                  .describe = sync_describe,
+                  .boundary = rwlock_boundary},
     .handle = HANDLE_RWLOCK,
     .what = "read-write lock",
     .check_end = rwlock_check_end,

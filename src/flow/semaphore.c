@@ -42,11 +42,30 @@ static bool semaphore_abort(struct task *task, void *object)
 static const struct wait_kind wait_semaphore = {
     .name = "semaphore", .abort = semaphore_abort, .describe = waiter_describe};
 
+static bool semaphore_boundary(struct belonging *belonging, unsigned row,
+                               struct boundary *ret_boundary)
+{
+    struct weir_semaphore *semaphore =
+        container_of(belonging, struct weir_semaphore, sync.object.belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "%zu permits (at most %zu), %zu may wait", semaphore->permits,
+                   semaphore->permits_max, semaphore->waiters_max);
+    ret_boundary->overflow = semaphore->waiters_max > 0 ? "wait, then reject" : "reject";
+    if (sync_boundary(&semaphore->sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "taken", semaphore->taken);
+        sync_boundary_end(&semaphore->sync);
+    }
+    return true;
+}
+
 static const struct sync_kind semaphore_kind = {
     .belonging = {.name = "semaphore",
                   .signalled = sync_signalled,
                   .release = sync_release,
-                  .describe = sync_describe},
+                  .describe = sync_describe,
+                  .boundary = semaphore_boundary},
     .handle = HANDLE_SEMAPHORE,
     .what = "semaphore",
 };

@@ -77,6 +77,25 @@ void sync_describe(const struct belonging *belonging, char *text, size_t bytes)
                    list_empty(&sync->waiters) ? "" : ", tasks wait");
 }
 
+bool sync_boundary(struct sync *sync, struct boundary *ret_boundary)
+{
+    size_t waiting = 0;
+
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", sync->object.name);
+    ret_boundary->lifetime = "until closed, or the scope ends";
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "none of its own; who waits at its end gets WEIR_ECLOSED");
+    if (!boundary_hold(&sync->object.stable.lock.mutex, sync->object.shared)) return false;
+    list_for_each(node, &sync->waiters) waiting++;
+    boundary_figure(ret_boundary, "waiting", waiting);
+    return true;
+}
+
+void sync_boundary_end(struct sync *sync)
+{
+    boundary_let_go(&sync->object.stable.lock.mutex, sync->object.shared);
+}
+
 void sync_close(const void *handle, const struct sync_kind *kind, const char *call)
 {
     struct sync *sync = flow_look_up(handle, kind->handle, kind->what, call);

@@ -32,6 +32,11 @@ bool sync_let_go(struct worker *worker, struct sync *sync);
 void sync_release(struct worker *worker, struct belonging *belonging);
 void sync_signalled(struct worker *worker, struct belonging *belonging, uint8_t signals);
 void sync_describe(const struct belonging *belonging, char *text, size_t bytes);
+/* The part of a `boundary` that all of them share: the name, the lifetime, who waits. True
+ * if the lock could be taken, and is held: then the kind may read what changes, and calls
+ * sync_boundary_end. */
+bool sync_boundary(struct sync *sync, struct boundary *ret_boundary);
+void sync_boundary_end(struct sync *sync);
 
 /* Wait in the queue. The lock is held, and let go. `waiter` is filled but for its task. */
 int sync_wait(struct sync *sync, struct task *self, struct waiter *waiter,

@@ -34,6 +34,7 @@ struct waiter {
     int index;                  /* in its group */
     int result;                 /* of the claimed one of a group */
     void *item;                 /* where a value goes, or comes from */
+    int64_t since_ns;           /* of a send whose wait is measured; else 0 */
 };
 
 static inline bool group_claim(struct wait_group *group, int index)

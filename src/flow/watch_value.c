@@ -1,5 +1,6 @@
 /* watch_value.c - the latest value, and who waits for the next. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <weir/broadcast.h>
 
@@ -25,11 +26,27 @@ static void watch_release(struct worker *worker, struct belonging *belonging)
     if (sync_let_go(worker, &watch->sync)) mem_free(value);
 }
 
+static bool watch_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    struct weir_watch *watch = container_of(belonging, struct weir_watch, sync.object.belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "1 value; as many may wait as there are tasks");
+    ret_boundary->overflow = "the latest value replaces the one before";
+    if (sync_boundary(&watch->sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "version", watch->version);
+        sync_boundary_end(&watch->sync);
+    }
+    return true;
+}
+
 static const struct sync_kind watch_kind = {
     .belonging = {.name = "watch",
                   .signalled = sync_signalled,
                   .release = watch_release,
-                  .describe = sync_describe},
+                  .describe = sync_describe,
+                  .boundary = watch_boundary},
     .handle = HANDLE_WATCH,
     .what = "watch",
 };

@@ -138,11 +138,31 @@ static void idle_describe(const struct belonging *belonging, char *text, size_t 
     }
 }
 
+static bool idle_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    const struct idle *idle = container_of(belonging, struct idle, belonging);
+
+    if (row > 0) return false;
+    if (idle->state == IDLE_WAITING) {
+        (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "descriptor %d",
+                       idle->conn->fd);
+    } else {
+        (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "over");
+    }
+    ret_boundary->lifetime = "until readable, its time is up, or the scope stops or ends";
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound, "1 callback");
+    ret_boundary->overflow = "a second wait on the connection is refused";
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "the callback gets the error");
+    return true;
+}
+
 static const struct belonging_kind idle_kind = {
     .name = "idle wait",
     .signalled = idle_signalled,
     .release = idle_release,
     .describe = idle_describe,
+    .boundary = idle_boundary,
 };
 
 /* ---- Beginning ---- */

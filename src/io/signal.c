@@ -234,11 +234,26 @@ static void belonging_describe(const struct belonging *belonging, char *text, si
     }
 }
 
+static bool watch_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    const weir_signal_watch *watch = container_of(belonging, weir_signal_watch, belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", watch->name);
+    ret_boundary->lifetime = "until closed, or the scope ends";
+    boundary_bound(ret_boundary, (uint64_t)watch->count, "signals, counted");
+    ret_boundary->overflow = "signals of one kind are added up";
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "none of its own; the handlers of before come back at its end");
+    return true;
+}
+
 static const struct belonging_kind watch_kind = {
     .name = "signal watch",
     .signalled = watch_signalled,
     .release = watch_release,
     .describe = belonging_describe,
+    .boundary = watch_boundary,
 };
 
 /* ---- Opening ---- */

@@ -31,6 +31,7 @@ int scope_own(weir_scope *scope, struct worker *worker, struct belonging *belong
 {
     int r = 0;
 
+    assert(kind->boundary); /* or it would not be on the map */
     belonging->scope = scope;
     belonging->worker = worker;
     belonging->kind = kind;

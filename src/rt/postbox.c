@@ -173,11 +173,31 @@ static void postbox_describe(const struct belonging *belonging, char *text, size
     (void)snprintf(text, bytes, "'%s', %zu of %zu queued", box->name, box->count, box->capacity);
 }
 
+static bool postbox_boundary(struct belonging *belonging, unsigned row,
+                             struct boundary *ret_boundary)
+{
+    weir_postbox *box = container_of(belonging, weir_postbox, belonging);
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", box->name);
+    ret_boundary->lifetime = "until the scope ends; what is queued is still run";
+    boundary_bound(ret_boundary, box->capacity, "functions queued");
+    ret_boundary->overflow = boundary_overflow(WEIR_REJECT);
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "a function that fails is a task of the scope that fails");
+    if (boundary_hold(&box->lock.mutex, true)) {
+        boundary_figure(ret_boundary, "depth", box->count);
+        boundary_let_go(&box->lock.mutex, true);
+    }
+    return true;
+}
+
 static const struct belonging_kind postbox_kind = {
     .name = "postbox",
     .signalled = postbox_signalled,
     .release = postbox_release,
     .describe = postbox_describe,
+    .boundary = postbox_boundary,
 };
 
 static int check_spec(const weir_postbox_spec *spec)

@@ -321,6 +321,7 @@ static void runtime_free(weir_runtime *runtime)
 {
     close_queues(runtime);
     for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
+    metrics_free(runtime);
     task_slabs_free(runtime);
     scope_slabs_free(runtime);
     pollable_slabs_free(runtime);
@@ -339,6 +340,7 @@ static void configure(weir_runtime *runtime, const weir_config *config)
     runtime->processes_max = config->processes_max ? config->processes_max : WEIR_PROCESSES_DEFAULT;
     runtime->drain_ms = config->drain_ms ? config->drain_ms : WEIR_DRAIN_MS_DEFAULT;
     runtime->signals = config->signals;
+    runtime->metrics_off = config->metrics_off;
     runtime->log_level = config->log_level ? config->log_level : log_level_from_environment();
     runtime->log = config->log ? config->log : log_to_stderr;
     runtime->log_arg = config->log ? config->log_arg : NULL;

@@ -95,6 +95,7 @@ struct worker {
 
     /* Figures, written here, read by the dump. */
     ATOM(uint64_t) tasks_started __attribute__((aligned(64)));
+    ATOM(uint64_t) tasks_ended;
     ATOM(uint64_t) tasks_stolen;
     ATOM(uint64_t) turns;
 
@@ -129,6 +130,8 @@ struct weir_runtime {
     struct lock process_lock; /* of all processes: io/process.h */
     ATOM(int) process_count;
     int processes_max;
+    bool metrics_off;
+    ATOM(struct metrics *) metrics; /* watch/metrics.h; NULL until something is measured */
 
     ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;
@@ -246,6 +249,8 @@ bool worker_stands_still(const struct worker *worker);
 /* Write the dump, on a worker's thread. Provided by watch/dump.c: the runtime asks
  * for its own picture when a signal or a misuse calls for it. */
 int dump_runtime(weir_runtime *runtime, int fd);
+/* Figures live as long as the runtime. Provided by watch/metrics.c. */
+void metrics_free(weir_runtime *runtime);
 /* Copy a spec of a caller that may know fewer or more members than we do. */
 void spec_copy(void *spec, size_t bytes, const void *given, size_t given_bytes);
 /* Memory that lives as long as the runtime. */

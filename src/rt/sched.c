@@ -358,6 +358,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
 
     task->stack = NULL;
     atom_store(&worker->current, NULL);
+    atom_store(&worker->tasks_ended, atom_load(&worker->tasks_ended) + 1);
     task_end(worker, task);
     next = pick(worker);
 #if !WEIR_ASAN && !WEIR_TSAN

@@ -18,6 +18,7 @@
 
 #include "base/list.h"
 #include "rt/block.h"
+#include "rt/boundary.h"
 #include "rt/lock.h"
 #include "rt/mail.h"
 #include "rt/runtime.h"
@@ -37,6 +38,10 @@ struct belonging_kind {
     /* The scope ends: let go, and call scope_forget. */
     void (*release)(struct worker *worker, struct belonging *belonging);
     void (*describe)(const struct belonging *belonging, char *text, size_t bytes);
+    /* What it declares and does, for the map: its row `row` (most kinds have only row 0);
+     * false: there is no such row. `ret_boundary` is zeroed before, but for what the map
+     * knows itself. The scope's lock may be held. Every kind has one (scope_own). */
+    bool (*boundary)(struct belonging *belonging, unsigned row, struct boundary *ret_boundary);
 };
 struct belonging {
     struct list node; /* in scope->belongings */

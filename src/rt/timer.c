@@ -307,11 +307,28 @@ static void timer_describe(const struct belonging *belonging, char *text, size_t
                    (long long)((at_ns - weir_now_ns()) / 1000000));
 }
 
+static bool timer_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    const struct weir_timer *timer = container_of(belonging, struct weir_timer, belonging);
+    enum timer_state state = state_get(place_of(timer));
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", timer->name);
+    ret_boundary->lifetime = "until closed, or the scope ends";
+    boundary_bound(ret_boundary, 1, "time set");
+    ret_boundary->overflow = "setting it again replaces the time";
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "none of its own; never fires once the scope is cancelled");
+    boundary_figure(ret_boundary, "armed", state == TIMER_FAR || state == TIMER_NEAR);
+    return true;
+}
+
 static const struct belonging_kind timer_kind = {
     .name = "timer",
     .signalled = timer_signalled,
     .release = timer_release,
     .describe = timer_describe,
+    .boundary = timer_boundary,
 };
 
 /* Memory that is touched only as far as it is used. */

@@ -1,0 +1,56 @@
+/* boundary.c - words of the map that several kinds share. */
+#include "rt/boundary.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdio.h>
+#include <weir/defs.h>
+
+#include "rt/sanitize.h"
+
+enum { HOLD_TRIES = 100 };
+
+void boundary_bound(struct boundary *boundary, uint64_t count, const char *things)
+{
+    (void)snprintf(boundary->bound, sizeof boundary->bound, "%llu %s", (unsigned long long)count,
+                   things);
+}
+
+void boundary_figure(struct boundary *boundary, const char *name, uint64_t value)
+{
+    assert(boundary->figure_count < BOUNDARY_FIGURES_MAX);
+    boundary->figures[boundary->figure_count].name = name;
+    boundary->figures[boundary->figure_count++].value = value;
+}
+
+bool boundary_hold(pthread_mutex_t *mutex, bool shared)
+{
+    bool held = !shared;
+
+    sanitize_unordered_begin();
+    for (int i = 0; i < HOLD_TRIES && !held; i++) {
+        held = pthread_mutex_trylock(mutex) == 0;
+        if (!held) (void)sched_yield();
+    }
+    sanitize_unordered_end();
+    return held;
+}
+
+void boundary_let_go(pthread_mutex_t *mutex, bool shared)
+{
+    if (!shared) return;
+    sanitize_unordered_begin();
+    (void)pthread_mutex_unlock(mutex);
+    sanitize_unordered_end();
+}
+
+const char *boundary_overflow(int overflow)
+{
+    static const char *const names[] = {[WEIR_WAIT] = "wait",
+                                        [WEIR_REJECT] = "reject",
+                                        [WEIR_DROP_NEWEST] = "drop newest",
+                                        [WEIR_DROP_OLDEST] = "drop oldest"};
+
+    if (overflow <= 0 || (size_t)overflow >= sizeof names / sizeof names[0]) return "unset";
+    return names[overflow];
+}
