@@ -354,11 +354,37 @@ static void process_describe(const struct belonging *belonging, char *text, size
                    (long long)ms);
 }
 
+static bool process_boundary(struct belonging *belonging, unsigned row,
+                             struct boundary *ret_boundary)
+{
+    weir_process *process = process_of(belonging);
+    pthread_mutex_t *mutex = &process->head.runtime->process_lock.mutex;
+    bool shared = process->head.runtime->shared;
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", process->result.name);
+    ret_boundary->lifetime = "until it ends, is closed, or the scope ends";
+    (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                   "1 of the %d processes of the runtime", process->head.runtime->processes_max);
+    ret_boundary->overflow = boundary_overflow(WEIR_REJECT);
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "%s; SIGTERM, then SIGKILL after %lld ms",
+                   process->result.policy == WEIR_EXIT_ZERO ? "WEIR_EEXIT unless exit code 0"
+                                                            : "any status",
+                   (long long)process->grace_ms);
+    if (!boundary_hold(mutex, shared)) return true;
+    boundary_figure(ret_boundary, "pid", (uint64_t)process->result.pid);
+    boundary_figure(ret_boundary, "alive", is_alive(process));
+    boundary_let_go(mutex, shared);
+    return true;
+}
+
 const struct belonging_kind process_kind = {
     .name = "process",
     .signalled = process_signalled,
     .release = process_release,
     .describe = process_describe,
+    .boundary = process_boundary,
 };
 
 /* ---- Waiting ---- */

@@ -600,11 +600,43 @@ static void pool_describe(const struct belonging *belonging, char *text, size_t 
         (unsigned long long)stats->helpers_nonsense);
 }
 
+static bool pool_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
+{
+    weir_process_pool *pool = container_of(belonging, weir_process_pool, belonging);
+    const weir_process_pool_spec *spec = &pool->spec;
+    bool shared = pool->head.runtime->shared;
+
+    if (row > 0) return false;
+    (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", pool->name);
+    ret_boundary->lifetime = "until closed, or the scope ends";
+    if (spec->overflow == WEIR_REJECT) {
+        (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound, "%d helpers, %zu queued",
+                       spec->helpers_max, spec->queue_max);
+    } else {
+        (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
+                       "%d helpers; tasks that call it wait", spec->helpers_max);
+    }
+    ret_boundary->overflow = boundary_overflow((int)spec->overflow);
+    (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
+                   "error to the caller; at most %d faults in %lld ms; %s at close",
+                   spec->max_restarts, (long long)spec->window_ms,
+                   spec->on_close == WEIR_DRAIN ? "drain" : "discard");
+    if (!boundary_hold(&pool->lock.mutex, shared)) return true;
+    boundary_figure(ret_boundary, "helpers", (uint64_t)pool->helper_count);
+    boundary_figure(ret_boundary, "depth", pool->stats.queued);
+    boundary_figure(ret_boundary, "finished", pool->stats.jobs_done);
+    boundary_figure(ret_boundary, "failed", pool->stats.jobs_failed);
+    boundary_figure(ret_boundary, "rejected", pool->stats.jobs_rejected);
+    boundary_let_go(&pool->lock.mutex, shared);
+    return true;
+}
+
 static const struct belonging_kind pool_kind = {
     .name = "process pool",
     .signalled = pool_signalled,
     .release = pool_release,
     .describe = pool_describe,
+    .boundary = pool_boundary,
 };
 
 /* ---- Closing ---- */

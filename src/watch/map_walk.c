@@ -246,7 +246,8 @@ static void add_executor(struct map *map, struct blocking *executor)
     row->inspected = boundary_hold(&executor->mutex, true);
     if (!row->inspected) return;
     boundary_figure(boundary, "depth", executor->queue_count);
-    boundary_figure(boundary, "running", (uint64_t)executor->busy_count);
+    boundary_figure(boundary, "running",
+                    (uint64_t)executor->busy_count + executor->completion_count);
     boundary_figure(boundary, "orphans", executor->orphan_count);
     boundary_figure(boundary, "rejected", executor->rejected_total);
     boundary_let_go(&executor->mutex, true);
@@ -258,6 +259,7 @@ static void walk(struct map *map)
 
     add_executor(map, &map->runtime->files);
     add_executor(map, &map->runtime->names);
+    add_executor(map, &map->runtime->spawns);
     while (scope && map->error == 0) {
         visit(map, scope);
         scope = map->pending_count > 0 ? map->pending[--map->pending_count] : NULL;

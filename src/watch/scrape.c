@@ -86,40 +86,43 @@ static void show_tasks(struct scrape *scrape)
     one(scrape, "weir_workers", "gauge", "Threads that run tasks.", scrape->runtime->worker_count);
 }
 
+enum { EXECUTORS = 3 };
+
 struct executor_figures {
+    const char *name;
     uint64_t queued, busy, orphans, rejected;
 };
 
 static struct executor_figures read_executor(struct blocking *executor)
 {
-    struct executor_figures figures;
+    struct executor_figures figures = {.name = executor->name};
 
     (void)pthread_mutex_lock(&executor->mutex);
-    figures = (struct executor_figures){executor->queue_count, (uint64_t)executor->busy_count,
-                                        executor->orphans_total, executor->rejected_total};
+    figures.queued = executor->queue_count;
+    figures.busy = (uint64_t)executor->busy_count + executor->completion_count;
+    figures.orphans = executor->orphans_total;
+    figures.rejected = executor->rejected_total;
     (void)pthread_mutex_unlock(&executor->mutex);
     return figures;
 }
 
 static void show_executors(struct scrape *scrape)
 {
-    struct executor_figures files = read_executor(&scrape->runtime->files);
-    struct executor_figures names = read_executor(&scrape->runtime->names);
+    weir_runtime *runtime = scrape->runtime;
+    const struct executor_figures all[EXECUTORS] = {read_executor(&runtime->files),
+                                                    read_executor(&runtime->names),
+                                                    read_executor(&runtime->spawns)};
 
-    expose_family(&scrape->out, "weir_executor_queued", "gauge", "Calls that wait for a thread.");
-    labelled(scrape, "executor", "files", files.queued);
-    labelled(scrape, "executor", "names", names.queued);
-    expose_family(&scrape->out, "weir_executor_busy", "gauge", "Threads that are in a call.");
-    labelled(scrape, "executor", "files", files.busy);
-    labelled(scrape, "executor", "names", names.busy);
+    expose_family(&scrape->out, "weir_executor_queued", "gauge", "Calls that wait to be made.");
+    for (int i = 0; i < EXECUTORS; i++) labelled(scrape, "executor", all[i].name, all[i].queued);
+    expose_family(&scrape->out, "weir_executor_busy", "gauge", "Calls that are being made.");
+    for (int i = 0; i < EXECUTORS; i++) labelled(scrape, "executor", all[i].name, all[i].busy);
     expose_family(&scrape->out, "weir_executor_orphans_total", "counter",
                   "Calls whose callers went on without them.");
-    labelled(scrape, "executor", "files", files.orphans);
-    labelled(scrape, "executor", "names", names.orphans);
+    for (int i = 0; i < EXECUTORS; i++) labelled(scrape, "executor", all[i].name, all[i].orphans);
     expose_family(&scrape->out, "weir_executor_rejected_total", "counter",
                   "Calls that were refused because the queue was full.");
-    labelled(scrape, "executor", "files", files.rejected);
-    labelled(scrape, "executor", "names", names.rejected);
+    for (int i = 0; i < EXECUTORS; i++) labelled(scrape, "executor", all[i].name, all[i].rejected);
 }
 
 static void show_registry(struct scrape *scrape)

@@ -121,11 +121,40 @@ static void open_rest(weir_scope *scope, weir_conn *conn)
         weir_conn_idle(scope, conn, &(weir_idle_spec){.on_ready = on_ready, .idle_ms = 60000}));
 }
 
+static void open_processes(weir_scope *scope)
+{
+    static const char *const arguments[] = {"60", NULL};
+    static const weir_process_spec spec = {.name = "child",
+                                           .program = "/bin/sleep",
+                                           .arguments = arguments,
+                                           .on_exit = WEIR_EXIT_ANY,
+                                           .grace_ms = 100};
+    static const weir_process_pool_spec pool = {.name = "render",
+                                                .program = "/bin/true",
+                                                .helpers_max = 2,
+                                                .in_bytes_max = 8,
+                                                .out_bytes_max = 8,
+                                                .queue_max = 5,
+                                                .overflow = WEIR_REJECT,
+                                                .job_ms = 1000,
+                                                .max_restarts = 3,
+                                                .window_ms = 1000,
+                                                .on_close = WEIR_DRAIN};
+    weir_process_pool *opened_pool;
+    weir_process *process;
+
+    CHECK_OK(weir_process_start(scope, &spec, &process));
+    CHECK_OK(weir_process_pool_open(scope, &pool, &opened_pool));
+}
+
 static const struct {
     const char *kind, *name, *part;
 } expected[] = {
     {"executor", "files", "\"owner\":\"runtime\""},
     {"executor", "names", "\"overflow\":\"reject\""},
+    {"executor", "processes", "\"overflow\":\"reject\""},
+    {"process", "child", "\"alive\":1"},
+    {"process pool", "render", "\"bound\":\"2 helpers, 5 queued\",\"overflow\":\"reject\""},
     {"scope", "root", "\"lifetime\":\"the runtime's\""},
     {"scope", "serve", "\"owner\":\"root/main\""},
     {"channel", "orders", "\"bound\":\"64 items (at most 128)\",\"overflow\":\"drop oldest\""},
@@ -187,6 +216,7 @@ FLOW_TEST(map_has_one_of_each_with_its_four_properties)
     {
         open_flow(scope);
         open_rest(scope, near);
+        open_processes(scope);
         CHECK_OK(weir_spawn(scope, waiter, NULL, 0));
         CHECK_OK(weir_yield());
         take_map(WEIR_MAP_JSON);
@@ -292,7 +322,7 @@ FLOW_TEST(map_shows_at_most_so_many_rows_and_counts_the_others)
         take_map(WEIR_MAP_JSON);
         for (const char *at = text; (at = strstr(at, "{\"kind\"")); at++) count++;
         CHECK_INT(count, ==, WEIR_MAP_ROWS_MAX);
-        CHECK_CONTAINS(text, "\"omitted\":4}"); /* two executors and two scopes came first */
+        CHECK_CONTAINS(text, "\"omitted\":5}"); /* three executors and two scopes came first */
     }
     return result;
 }
