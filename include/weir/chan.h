@@ -176,11 +176,12 @@ WEIR_API void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures);
 
 #ifndef __cplusplus /* needs _Generic */
 
-/* `pointer` as it is, if it points at the items of `end`; else it does not compile. */
+/* `pointer` as it is, if it points at the items of `end`; else it does not compile. The end
+ * may be a member of a const struct: `&*` takes the qualifier off. */
 #define WEIR_ITEM_(end, pointer) \
-    _Generic((pointer), __typeof__((end).item_type_): (pointer), \
+    _Generic((pointer), __typeof__(&*(end).item_type_): (pointer), \
              const __typeof__(*(end).item_type_) *: (pointer))
-#define WEIR_ITEM_OUT_(end, pointer) _Generic((pointer), __typeof__((end).item_type_) : (pointer))
+#define WEIR_ITEM_OUT_(end, pointer) _Generic((pointer), __typeof__(&*(end).item_type_) : (pointer))
 
 #define weir_chan_open(scope, spec, ret_tx, ret_rx)                                      \
     weir_chan_open_sized((scope), sizeof(weir_chan_spec), (spec),                        \

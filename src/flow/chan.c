@@ -34,12 +34,17 @@ static inline void store(struct chan *chan, const void *item)
     if (++chan->count > chan->depth_max) chan->depth_max = chan->count;
 }
 
-void chan_unstore(struct chan *chan, void *item)
+static inline void unstore(struct chan *chan, void *item)
 {
-    if (__builtin_expect(chan->head == chan->sample_slot, 0)) chan->sample_slot = CHAN_NO_SAMPLE;
     copy_item(chan, item, slot(chan, chan->head));
     if (++chan->head == chan->slots) chan->head = 0;
     chan->count--;
+}
+
+void chan_unstore(struct chan *chan, void *item)
+{
+    if (chan->head == chan->sample_slot) chan->sample_slot = CHAN_NO_SAMPLE; /* it is dropped */
+    unstore(chan, item);
 }
 
 static inline void count_accepted(struct chan *chan)
@@ -87,13 +92,14 @@ static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t s
 static __attribute__((noinline)) void sample_received(struct chan *chan)
 {
     meter_observe(chan->metered.meter, CHAN_WAIT, clock_ns(chan) - chan->sample_ns);
+    chan->sample_slot = CHAN_NO_SAMPLE;
 }
 
 /* The oldest item is received. */
 static inline void receive_stored(struct chan *chan, void *item)
 {
     if (__builtin_expect(chan->head == chan->sample_slot, 0)) sample_received(chan);
-    chan_unstore(chan, item);
+    unstore(chan, item);
     count_received(chan);
 }
 

@@ -369,6 +369,17 @@ TEST(example_supervised_restarts_and_gives_up)
     CHECK_RUNS(runs);
 }
 
+TEST(example_orders_goes_on_without_an_optional_dependency)
+{
+    static const struct run runs[] = {
+        {"orders", {NULL}, 0, "1000 orders, 0 of them without a price, total 13500"},
+        {"orders", {"--no-prices"}, 0, "1000 orders, 1000 of them without a price, total 0"},
+        {"orders", {"--map"}, 0, "pool class 'pricing/orders' of orders/main/shop"},
+        {"orders", {"--metrics"}, 0, "weir_channel_accepted_total{channel=\"orders\"} 1000"},
+    };
+    CHECK_RUNS(runs);
+}
+
 /* Every job that was taken was finished, or cut off and saved. */
 static void check_jobs(const char *output, int *ret_cut_off)
 {

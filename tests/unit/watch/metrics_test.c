@@ -378,7 +378,7 @@ static int look_at_figures(void *arg)
 {
     static const weir_chan_spec spec = {
         .name = "orders", .capacity = 4, .overflow = WEIR_REJECT, .on_close = WEIR_DRAIN};
-    int result, r;
+    int result, r = 0;
 
     (void)arg;
     FLOW_SCOPE(scope, &result)
