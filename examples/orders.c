@@ -23,8 +23,8 @@ struct order {
 typedef WEIR_TX(struct order) order_tx;
 typedef WEIR_RX(struct order) order_rx;
 
-/* What handling orders needs, and nothing else. Made once, by whoever owns the scope in which all of
- * it lives; handed to tasks by reference, which outlive none of it. */
+/* What handling orders needs, and nothing else. Made once, by whoever owns the scope in which all
+ * of it lives; handed to tasks by reference, which outlive none of it. */
 struct order_deps {
     order_rx orders;
     weir_mutex *ledger_lock;
