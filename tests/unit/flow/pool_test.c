@@ -411,3 +411,65 @@ FLOW_TEST(pool_that_waits_for_room_serves_many_callers)
     }
     return result;
 }
+
+FLOW_TEST(pool_gives_jobs_that_waited_for_room_threads_of_their_own)
+{
+    static const weir_pool_class tiny[] = {{.name = "work", .weight = 1, .queue_max = 1}};
+    static struct gate gate;
+    weir_pool_spec spec = two_threads;
+    weir_pool *pool;
+    int result;
+
+    memset(&gate, 0, sizeof gate);
+    spec.overflow = WEIR_WAIT;
+    spec.classes = tiny;
+    spec.threads_max = 4;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct call call = {.passage = {.gate = &gate}};
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        call.pool = pool;
+        for (int i = 0; i < 4; i++) CHECK_OK(weir_spawn(scope, run_passage, &call, sizeof call));
+        await(&gate.entered, 4); /* none has left: all four run at one time */
+        atom_store_release(&gate.open, true);
+    }
+    CHECK_INT(atom_load(&gate.left), ==, 4);
+    return result;
+}
+
+static ATOM(int) stuck_entered, stuck_goes_on, stuck_left;
+
+static int be_stuck(void *data)
+{
+    (void)data;
+    (void)atom_add(&stuck_entered, 1);
+    while (!atom_load_acquire(&stuck_goes_on)) (void)sched_yield();
+    (void)atom_add(&stuck_left, 1);
+    return 0;
+}
+
+/* The scope goes on without it; what is left of the pool is freed by the thread. */
+FLOW_TEST(pool_leaves_a_stuck_thread_alone_and_tells_who_is_queued)
+{
+    weir_pool_spec spec = two_threads;
+    weir_pool *pool;
+    int result, r = 0;
+
+    atom_store(&stuck_entered, 0);
+    atom_store(&stuck_goes_on, 0);
+    atom_store(&stuck_left, 0);
+    spec.threads_max = 1;
+    spec.close_ms = 5;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        WEIR_DEADLINE(5) { r = weir_pool_run(pool, 0, be_stuck, NULL, 0); }
+        CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+    }
+    CHECK_OK(result);
+    CHECK_INT(atom_load(&stuck_entered), ==, 1);
+    CHECK_INT(atom_load(&stuck_left), ==, 0);
+    atom_store_release(&stuck_goes_on, 1);
+    await(&stuck_left, 1);
+    return 0;
+}
