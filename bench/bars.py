@@ -54,4 +54,16 @@ BARS = {
         "echo_64_cpu": ECHO_CPU,
         "echo_1000_cpu": ECHO_CPU,
     },
+    "flow": {
+        "ping_pong": [Bar("ratio_go", 0.12), Bar("ratio_tokio", 0.16), Bar("ratio_libdill", 0.6)],
+        "channel_1_1": [Bar("ratio_go", 0.3), Bar("ratio_tokio", 0.2)],
+        "channel_4_4": [Bar("ratio_go", 0.35), Bar("ratio_tokio", 0.25)],
+        "channel_1_1_2": [Bar("ratio_go", 1.0), Bar("ratio_tokio", 0.5)],
+        "channel_4_4_2": [Bar("ratio_go", 0.9), Bar("ratio_tokio", 0.4)],
+        "select_4_0": [Bar("ratio_go", 0.15), Bar("ratio_tokio", 0.25)],
+        "select_4_128": [Bar("ratio_go", 0.2), Bar("ratio_tokio", 0.3)],
+        "mutex": [Bar("ratio_go", 0.6)],
+        "mutex_1000": [Bar("ratio_go", 0.15)],
+        "pool": [Bar("ratio_go", 1.0), Bar("ratio_tokio", 0.5)],
+    },
 }

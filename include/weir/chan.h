@@ -14,8 +14,9 @@
  *     typedef WEIR_RX(struct order) order_rx;
  *     order_tx tx;
  *     order_rx rx;
- *     r = weir_chan_open(scope, &(weir_chan_spec){.name = "orders", .capacity = 64,
- *                        .overflow = WEIR_WAIT, .on_close = WEIR_DRAIN}, &tx, &rx);
+ *     weir_chan_spec spec = {.name = "orders", .capacity = 64,
+ *                            .overflow = WEIR_WAIT, .on_close = WEIR_DRAIN};
+ *     r = weir_chan_open(scope, &spec, &tx, &rx);
  *     r = weir_send(tx, &order);        and elsewhere        r = weir_recv(rx, &order);
  *
  * Typed ends make a wrong item type an error of compilation. In C++ the untyped calls
@@ -80,7 +81,8 @@ static inline void weir_chan_spec_init(weir_chan_spec *spec)
     memset(spec, 0, sizeof *spec);
 }
 
-/* weir_chan_open(scope, &spec, &tx, &rx) - a channel with one end of each side.
+/* weir_chan_open(scope, &spec, &tx, &rx) - a channel with one end of each side. (A macro: a
+ * compound literal as the spec stands in parentheses.)
  * weir_chan_open_sized - the same with untyped ends.
  * Errors: WEIR_EREFUSED (weir_why), WEIR_ECANCELED (the scope is), WEIR_ENOTASK, -ENOMEM,
  * -ENFILE. Never suspends. */

@@ -160,11 +160,13 @@ void weir_broadcast_close(weir_broadcast *take_broadcast)
 
     if (!take_broadcast) return;
     broadcast = look_up(take_broadcast, "weir_broadcast_close");
+    flow_check_worker("weir_broadcast_close");
     sync_lock(&broadcast->sync);
     broadcast->closed = true;
     waiter_wake_all(&broadcast->sync.waiters, WEIR_ECLOSED);
     waiter_wake_all(&broadcast->readers, WEIR_ECLOSED);
     sync_unlock(&broadcast->sync);
+    worker_touched(worker_self());
 }
 
 /* ---- Publishing ---- */
@@ -197,7 +199,9 @@ static void publish(weir_broadcast *broadcast, const void *value)
             }
         }
     }
+    sanitize_unseen_begin();
     memcpy(value_at(broadcast, broadcast->next), value, broadcast->value_bytes);
+    sanitize_unseen_end();
     broadcast->next++;
     waiter_wake_all(&broadcast->readers, 0);
 }
@@ -288,9 +292,10 @@ void weir_subscriber_close(weir_subscriber *take_subscriber)
     if (!take_subscriber) return;
     subscriber =
         flow_look_up(take_subscriber, HANDLE_SUBSCRIBER, "subscriber", "weir_subscriber_close");
+    flow_check_worker("weir_subscriber_close");
     broadcast = subscriber->broadcast;
-    handle_close(take_subscriber);
     sync_lock(&broadcast->sync);
+    handle_close(take_subscriber);
     if (subscriber->waiting) {
         misuse("weir_subscriber_close: a task waits for the next value of broadcast '%s'",
                broadcast->sync.object.name);
@@ -300,6 +305,7 @@ void weir_subscriber_close(weir_subscriber *take_subscriber)
     admit(broadcast);
     sync_unlock(&broadcast->sync);
     mem_free(subscriber);
+    worker_touched(worker_self());
 }
 
 /* The lock is held. 1: there is none yet. */
@@ -317,7 +323,9 @@ static int take(weir_broadcast *broadcast, weir_subscriber *subscriber, void *re
         subscriber->place = broadcast->first;
     }
     if (subscriber->place == broadcast->next) return broadcast->closed ? WEIR_ECLOSED : 1;
+    sanitize_unseen_begin();
     memcpy(ret_value, value_at(broadcast, subscriber->place), broadcast->value_bytes);
+    sanitize_unseen_end();
     subscriber->place++;
     if (subscriber->lag == WEIR_LAG_WAIT) admit(broadcast);
     return 0;
@@ -325,6 +333,7 @@ static int take(weir_broadcast *broadcast, weir_subscriber *subscriber, void *re
 
 /* The lock is held, and let go: wait for one more value. */
 static int wait_for_value(weir_broadcast *broadcast, weir_subscriber *subscriber, struct task *self)
+    LOCK_RELEASES(broadcast->sync.object.stable.lock, weir_no_park) LOCK_UNCHECKED
 {
     struct waiter waiter = {.task = self, .object = &broadcast->sync.object};
 
@@ -355,13 +364,18 @@ int weir_subscriber_next(weir_subscriber *handle, void *ret_value)
         r = take(broadcast, subscriber, ret_value, &lost);
         if (r != 1) break;
         r = wait_for_value(broadcast, subscriber, self);
-        /* The scope may have ended meanwhile, and the subscriber with it. */
-        subscriber = handle_object(handle, HANDLE_SUBSCRIBER);
-        if (!subscriber) return r < 0 ? r : WEIR_ECLOSED;
+        /* The scope may have ended meanwhile, and the subscriber with it, under the lock. */
         sync_lock(&broadcast->sync);
+        if (!handle_object(handle, HANDLE_SUBSCRIBER)) {
+            sync_unlock(&broadcast->sync);
+            return r < 0 ? r : WEIR_ECLOSED;
+        }
         subscriber->waiting = false;
         sync_unlock(&broadcast->sync);
         if (r < 0 && r != WEIR_ECLOSED) return r;
+        /* Another may have been faster: a cancel is seen before the next wait. */
+        r = task_interruption(self, false);
+        if (r < 0) return r;
     }
     sync_unlock(&broadcast->sync);
     sanitize_acquire(broadcast);

@@ -17,7 +17,9 @@ static inline void copy_item(const struct chan *chan, void *to, const void *from
     if (chan->item_bytes == sizeof(uint64_t)) {
         memcpy(to, from, sizeof(uint64_t));
     } else {
+        sanitize_unseen_begin(); /* edges are those of the calls, not of the copies */
         memcpy(to, from, chan->item_bytes);
+        sanitize_unseen_end();
     }
 }
 
@@ -109,7 +111,12 @@ void chan_finish(struct chan *chan, uint64_t count)
     if (!chan->counts_done) return;
     assert(chan->unfinished >= count);
     chan->unfinished -= count;
-    if (chan->unfinished == 0) waiter_wake_all(&chan->finishers, 0);
+    if (chan->unfinished > 0 || list_empty(&chan->finishers)) return;
+    if (worker_self()) {
+        waiter_wake_all(&chan->finishers, 0);
+    } else {
+        chan_ask_home(chan);
+    }
 }
 
 /* Not under the lock. */
@@ -170,10 +177,10 @@ static int overflow(struct chan *chan, const void *item, void *displaced)
     case WEIR_DROP_OLDEST:
         chan_unstore(chan, displaced);
         chan->dropped++;
-        chan_finish(chan, 1);
         store(chan, item);
         count_accepted(chan);
         if (is_sample(chan->accepted)) sample_stored(chan, 0);
+        chan_finish(chan, 1); /* after that, or all would seem to be finished for a moment */
         return CHAN_DROPPED_OLDEST;
     default: return CHAN_MUST_WAIT;
     }
@@ -183,6 +190,8 @@ int chan_offer(struct chan *chan, const void *item, void *displaced)
 {
     if (__builtin_expect(chan->closed || chan->rx_count == 0, 0)) return WEIR_ECLOSED;
     if (hand_over(chan, item)) return 0;
+    /* What a foreign thread has stored is on its way to those who wait, and makes room. */
+    if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
     /* Senders that wait go first, also if there is room just now. */
     if (chan->count < chan->capacity && list_empty(&chan->senders)) {
         store(chan, item);
@@ -196,6 +205,8 @@ int chan_offer(struct chan *chan, const void *item, void *displaced)
 
 int chan_take(struct chan *chan, void *item)
 {
+    /* What a foreign thread has stored is for those who wait already. */
+    if (__builtin_expect(!list_empty(&chan->receivers), 0)) chan_settle(chan);
     if (chan->count > 0) {
         receive_stored(chan, item);
         if (!list_empty(&chan->senders)) chan_refill(chan);
@@ -231,6 +242,7 @@ static const struct wait_kind wait_done = {
 
 /* The lock is held, and let go. */
 static int send_wait(struct chan *chan, struct task *self, const void *item)
+    LOCK_RELEASES(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
 {
     struct waiter waiter = {.task = self, .object = &chan->object, .item = (void *)(uintptr_t)item};
     struct meter *meter = chan->metered.meter;
@@ -251,9 +263,10 @@ static __attribute__((noinline)) int send_dropping(struct chan *chan, const void
 
     flow_lock(&chan->object);
     r = chan_offer(chan, item, dropped);
-    if (!worker_self() && r != WEIR_ECLOSED) chan_ask_home(chan);
+    if (!worker_self() && r != WEIR_ECLOSED && !list_empty(&chan->receivers)) chan_ask_home(chan);
     flow_unlock(&chan->object);
-    if (r == CHAN_DROPPED_THIS) memcpy(dropped, item, chan->item_bytes);
+    if (r == CHAN_DROPPED_THIS) copy_item(chan, dropped, item);
+    sanitize_acquire(chan); /* who sent the oldest comes before the hook */
     if (r > 0) chan_call_hook(chan, dropped, WEIR_DROPPED_OVERFLOW);
     return r > 0 ? 0 : r;
 }
@@ -403,6 +416,7 @@ static const struct wait_kind wait_recv_work = {
 
 /* The lock is held, and let go. A stop ends the wait for new work, not what is there. */
 static int recv_wait(struct chan *chan, struct task *self, void *item)
+    LOCK_RELEASES(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
 {
     struct waiter waiter = {.task = self, .object = &chan->object, .item = item};
     struct meter *meter = chan->metered.meter;
@@ -448,6 +462,7 @@ int weir_rx_try_recv(weir_rx *rx, void *ret_item)
     r = chan_take(chan, ret_item);
     flow_unlock(&chan->object);
     sanitize_acquire(chan);
+    worker_touched(worker_self());
     if (r == 0) return 1;
     return r == CHAN_MUST_WAIT ? 0 : r;
 }
@@ -484,6 +499,7 @@ void weir_rx_done(weir_rx *rx, size_t count)
     struct chan *chan = chan_of_rx(rx, "weir_rx_done");
     bool possible;
 
+    flow_check_worker("weir_rx_done");
     sanitize_release(&chan->finishers);
     flow_lock(&chan->object);
     possible = chan->counts_done && count <= chan->taken;
@@ -492,6 +508,7 @@ void weir_rx_done(weir_rx *rx, size_t count)
         chan_finish(chan, count);
     }
     flow_unlock(&chan->object);
+    worker_touched(worker_self());
     if (!possible) {
         misuse(
             "weir_rx_done: channel '%s': %zu items, and only %llu were received and not marked%s",
@@ -506,6 +523,7 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
 {
     struct chan *chan = chan_of_tx(tx, "weir_chan_resize");
 
+    flow_check_worker("weir_chan_resize");
     if (chan->slots == 0) {
         return refuse("channel '%s': a rendezvous has no capacity to change", chan->object.name);
     }
@@ -515,12 +533,9 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
     }
     flow_lock(&chan->object);
     chan->capacity = (uint32_t)capacity;
-    if (worker_self()) {
-        chan_refill(chan);
-    } else {
-        chan_ask_home(chan);
-    }
+    chan_refill(chan);
     flow_unlock(&chan->object);
+    worker_touched(worker_self());
     return 0;
 }
 

@@ -43,6 +43,7 @@ struct chan {
     bool closed;        /* no more sends */
     bool scope_is_gone; /* any_thread: only its ends keep it alive */
     bool mail_under_way;
+    unsigned holders; /* calls that still use it, although their end is gone, or the scope */
     struct list senders;
     struct list receivers;
     struct list finishers; /* wait until unfinished is 0 */
@@ -80,14 +81,17 @@ int chan_offer(struct chan *chan, const void *item, void *displaced);
 int chan_take(struct chan *chan, void *item);
 
 /* Parts of the above. The lock is held; on a worker. */
-void chan_unstore(struct chan *chan, void *item);    /* the oldest item */
-void chan_settle(struct chan *chan);                 /* stored items to receivers that wait */
-void chan_refill(struct chan *chan);                 /* items of senders that wait are stored */
+void chan_unstore(struct chan *chan, void *item); /* the oldest item */
+void chan_settle(struct chan *chan);              /* stored items to receivers that wait */
+void chan_refill(struct chan *chan);              /* items of senders that wait are stored */
+/* The lock is held; any thread. */
 void chan_finish(struct chan *chan, uint64_t count); /* items are finished, or dropped */
-/* The lock is held; any thread: have the home worker wake whom a foreign thread cannot. */
-void chan_ask_home(struct chan *chan);
+void chan_ask_home(struct chan *chan);               /* to wake whom a foreign thread cannot */
 /* Not under the lock. */
 void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
+
+/* Abort if the calling thread may not use the channel. */
+void chan_check_thread(const struct chan *chan, const char *call);
 
 /* The channel behind an end of a program. */
 struct chan *chan_of_tx(const weir_tx *tx, const char *call);

@@ -20,6 +20,15 @@ struct chan *chan_of_rx(const weir_rx *rx, const char *call)
     return end->chan;
 }
 
+void chan_check_thread(const struct chan *chan, const char *call)
+{
+    if (!chan->any_thread && !worker_self()) {
+        misuse("%s: called on a thread that is not the runtime's, and channel '%s' does not say "
+               "any_thread",
+               call, chan->object.name);
+    }
+}
+
 static int end_new(struct chan *chan, bool sends, struct chan_end **ret_end)
 {
     struct chan_end *end = mem_alloc(sizeof *end);
@@ -55,12 +64,14 @@ static void end_link(struct chan *chan, struct chan_end *end)
     }
 }
 
-static int end_copy(struct chan *chan, bool sends, void **ret_handle)
+static int end_copy(struct chan *chan, bool sends, const char *call, void **ret_handle)
 {
     struct chan_end *end;
     bool gone;
-    int r = end_new(chan, sends, &end);
+    int r;
 
+    chan_check_thread(chan, call);
+    r = end_new(chan, sends, &end);
     if (r < 0) return r;
     flow_lock(&chan->object);
     gone = chan->scope_is_gone;
@@ -76,12 +87,12 @@ static int end_copy(struct chan *chan, bool sends, void **ret_handle)
 
 int weir_tx_copy(weir_tx *tx, weir_tx **ret_tx)
 {
-    return end_copy(chan_of_tx(tx, "weir_tx_copy"), true, (void **)ret_tx);
+    return end_copy(chan_of_tx(tx, "weir_tx_copy"), true, "weir_tx_copy", (void **)ret_tx);
 }
 
 int weir_rx_copy(weir_rx *rx, weir_rx **ret_rx)
 {
-    return end_copy(chan_of_rx(rx, "weir_rx_copy"), false, (void **)ret_rx);
+    return end_copy(chan_of_rx(rx, "weir_rx_copy"), false, "weir_rx_copy", (void **)ret_rx);
 }
 
 /* ---- The end of a channel ---- */
@@ -102,14 +113,19 @@ static __attribute__((noinline)) void discard(struct chan *chan, enum weir_drop 
         }
         flow_unlock(&chan->object);
         if (!found) return;
+        sanitize_acquire(chan); /* who sent it comes before the hook */
         chan_call_hook(chan, item, why);
     }
 }
 
-/* Nobody will send any more. The lock is held; who was told to go on needs a worker. */
+/* Nobody will send any more. The lock is held. */
 static void close_sending(struct chan *chan)
 {
     chan->closed = true;
+    if (!worker_self()) {
+        chan_ask_home(chan);
+        return;
+    }
     waiter_wake_all(&chan->senders, WEIR_ECLOSED);
     if (chan->count == 0 || chan->discards) { waiter_wake_all(&chan->receivers, WEIR_ECLOSED); }
 }
@@ -117,6 +133,10 @@ static void close_sending(struct chan *chan)
 /* Nobody will receive any more. The lock is held. */
 static void close_receiving(struct chan *chan)
 {
+    if (!worker_self()) {
+        chan_ask_home(chan);
+        return;
+    }
     waiter_wake_all(&chan->senders, WEIR_ECLOSED);
     /* What was taken and never marked is not finished by anybody now. */
     if (chan->unfinished > chan->count) waiter_wake_all(&chan->finishers, WEIR_ECLOSED);
@@ -128,6 +148,12 @@ static void chan_free(struct chan *chan)
     flow_free(&chan->object);
 }
 
+/* Can nobody reach it any more? The lock is held. */
+static bool is_over(const struct chan *chan)
+{
+    return chan->scope_is_gone && list_empty(&chan->ends) && chan->holders == 0;
+}
+
 /* Free it if nobody can reach it any more. Not under the lock. */
 static void free_if_over(struct chan *chan, bool over)
 {
@@ -137,6 +163,7 @@ static void free_if_over(struct chan *chan, bool over)
         lock_deinit(&chan->object.stable.lock);
         mem_free(chan);
         mem_unhold();
+        handles_end();
     } else {
         chan_free(chan);
     }
@@ -145,48 +172,50 @@ static void free_if_over(struct chan *chan, bool over)
 /* Work that a thread which is no worker could not do: wake tasks. */
 void chan_ask_home(struct chan *chan)
 {
-    if (chan->mail_under_way || chan->scope_is_gone) return;
+    /* Once it has ended nobody waits, and its worker may be gone. */
+    if (chan->mail_under_way || chan->object.ended) return;
     chan->mail_under_way = true;
     mail_post(chan->object.belonging.worker, &chan->mail);
 }
 
-static void end_drop(struct chan_end *end)
+static void end_drop(struct chan_end *end, const char *call)
 {
     struct chan *chan = end->chan;
-    bool on_worker = worker_self() != NULL;
-    bool last_sender = false, last_receiver = false, over;
+    bool discards = false, over;
 
+    chan_check_thread(chan, call);
     handle_close(end->handle); /* from here on a second drop is told */
     flow_lock(&chan->object);
     list_remove(&end->node);
-    if (end->sends) {
-        last_sender = --chan->tx_count == 0 && !chan->closed;
-        if (last_sender && !on_worker) {
-            chan->closed = true;
-            chan_ask_home(chan);
-        } else if (last_sender) {
-            close_sending(chan);
-        }
-    } else {
-        last_receiver = --chan->rx_count == 0;
-        if (last_receiver && on_worker) close_receiving(chan);
+    chan->holders++; /* others may drop the last end, or end the scope, while we discard */
+    if (!end->sends && --chan->rx_count == 0) {
+        close_receiving(chan);
+        discards = true;
+    } else if (end->sends && --chan->tx_count == 0 && !chan->closed) {
+        close_sending(chan);
+        discards = chan->discards;
     }
-    over = chan->scope_is_gone && list_empty(&chan->ends);
     flow_unlock(&chan->object);
     mem_free(end);
-    if (last_receiver) discard(chan, WEIR_DROPPED_CLOSE);
-    if (last_sender && chan->discards) discard(chan, WEIR_DROPPED_CLOSE);
+    if (discards) discard(chan, WEIR_DROPPED_CLOSE);
+    flow_lock(&chan->object);
+    chan->holders--;
+    over = is_over(chan);
+    flow_unlock(&chan->object);
     free_if_over(chan, over);
+    if (worker_self()) worker_touched(worker_self());
 }
 
 void weir_tx_drop(weir_tx *take_tx)
 {
-    if (take_tx) end_drop(flow_look_up(take_tx, HANDLE_TX, "sending end", "weir_tx_drop"));
+    if (!take_tx) return;
+    end_drop(flow_look_up(take_tx, HANDLE_TX, "sending end", "weir_tx_drop"), "weir_tx_drop");
 }
 
 void weir_rx_drop(weir_rx *take_rx)
 {
-    if (take_rx) end_drop(flow_look_up(take_rx, HANDLE_RX, "receiving end", "weir_rx_drop"));
+    if (!take_rx) return;
+    end_drop(flow_look_up(take_rx, HANDLE_RX, "receiving end", "weir_rx_drop"), "weir_rx_drop");
 }
 
 void weir_tx_close(weir_tx *tx)
@@ -194,11 +223,13 @@ void weir_tx_close(weir_tx *tx)
     struct chan *chan = chan_of_tx(tx, "weir_tx_close");
     bool closes;
 
+    chan_check_thread(chan, "weir_tx_close");
     flow_lock(&chan->object);
     closes = !chan->closed;
     if (closes) close_sending(chan);
     flow_unlock(&chan->object);
     if (closes && chan->discards) discard(chan, WEIR_DROPPED_CLOSE);
+    if (worker_self()) worker_touched(worker_self());
 }
 
 /* ---- Belonging to a scope ---- */
@@ -211,9 +242,14 @@ static void deliver_chan_mail(struct worker *worker, struct mail *mail)
     (void)worker;
     flow_lock(&chan->object);
     chan->mail_under_way = false;
-    chan_settle(chan);
-    chan_refill(chan);
+    if (chan->rx_count == 0) {
+        close_receiving(chan);
+    } else {
+        chan_settle(chan);
+        chan_refill(chan);
+    }
     if (chan->closed) close_sending(chan);
+    if (chan->unfinished == 0) waiter_wake_all(&chan->finishers, 0);
     gone = chan->object.ended;
     flow_unlock(&chan->object);
     if (gone) chan->object.belonging.kind->release(worker, &chan->object.belonging);
@@ -241,10 +277,11 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
 
     (void)worker;
     flow_lock(&chan->object);
+    /* From here on nothing is sent, and no more mail. */
     chan->object.ended = true;
+    chan->closed = true;
     mail = chan->mail_under_way;
-    if (!chan->scope_is_gone && !mail) {
-        chan->closed = true;
+    if (!mail) {
         waiter_wake_all(&chan->senders, WEIR_ECLOSED);
         waiter_wake_all(&chan->receivers, WEIR_ECLOSED);
         waiter_wake_all(&chan->finishers, WEIR_ECLOSED);
@@ -255,11 +292,15 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return;
     meter_leave(&chan->metered);
+    flow_lock(&chan->object);
+    chan->scope_is_gone = true; /* before its opener goes on */
+    chan->holders++;
+    close_ends(chan);
+    flow_unlock(&chan->object);
     (void)scope_forget(belonging);
     flow_lock(&chan->object);
-    chan->scope_is_gone = true;
-    close_ends(chan);
-    over = list_empty(&chan->ends);
+    chan->holders--;
+    over = is_over(chan);
     flow_unlock(&chan->object);
     free_if_over(chan, over);
 }
@@ -304,7 +345,7 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     ret_boundary->latency_target_ms = chan->latency_ms;
     ret_boundary->meter = chan->metered.meter;
     ret_boundary->wait_histogram = CHAN_WAIT;
-    if (!boundary_hold(mutex, chan->object.shared)) return true;
+    if (!boundary_hold(mutex, chan->object.stable.shared)) return true;
     boundary_figure(ret_boundary, "depth", chan->count);
     boundary_figure(ret_boundary, "depth_max", chan->depth_max);
     boundary_figure(ret_boundary, "accepted", chan->accepted);
@@ -313,7 +354,7 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     boundary_figure(ret_boundary, "dropped", chan->dropped);
     boundary_figure(ret_boundary, "senders", chan->tx_count);
     boundary_figure(ret_boundary, "receivers", chan->rx_count);
-    boundary_let_go(mutex, chan->object.shared);
+    boundary_let_go(mutex, chan->object.stable.shared);
     return true;
 }
 
@@ -384,13 +425,14 @@ static struct chan *chan_alloc(const weir_chan_spec *spec)
 {
     struct chan *chan;
 
-    if (!spec->any_thread) return flow_alloc(sizeof *chan, spec->name, false);
+    if (!spec->any_thread) return flow_alloc(sizeof *chan, spec->name);
     chan = mem_alloc_zeroed(sizeof *chan);
     if (!chan) return NULL;
     lock_init(&chan->object.stable.lock);
-    chan->object.shared = true;
+    chan->object.stable.shared = true;
     (void)snprintf(chan->object.name, sizeof chan->object.name, "%s", spec->name);
     mem_hold();
+    handles_begin(); /* its ends are looked up until they are dropped */
     return chan;
 }
 

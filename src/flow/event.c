@@ -68,7 +68,7 @@ int weir_event_wait(weir_event *handle)
 void weir_event_set(weir_event *handle)
 {
     weir_event *event = look_up(handle, "weir_event_set");
-    if (!worker_self()) misuse("weir_event_set: called on a thread that is not the runtime's");
+    flow_check_worker("weir_event_set");
     sanitize_release(event);
     sync_lock(&event->sync);
     event->is_set = true;
@@ -80,6 +80,7 @@ void weir_event_set(weir_event *handle)
 void weir_event_reset(weir_event *handle)
 {
     weir_event *event = look_up(handle, "weir_event_reset");
+    flow_check_worker("weir_event_reset");
     sync_lock(&event->sync);
     event->is_set = false;
     sync_unlock(&event->sync);
@@ -89,6 +90,7 @@ bool weir_event_is_set(weir_event *handle)
 {
     weir_event *event = look_up(handle, "weir_event_is_set");
     bool is_set;
+    flow_check_worker("weir_event_is_set");
     sync_lock(&event->sync);
     is_set = event->is_set;
     sync_unlock(&event->sync);

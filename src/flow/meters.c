@@ -75,18 +75,18 @@ static void collect_pool(struct metered *object, uint64_t *values)
 {
     struct pool *pool = container_of(object, struct pool, metered);
 
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     values[POOL_THREADS] = (uint64_t)pool->thread_count;
     values[POOL_THREADS_MAX] = (uint64_t)pool->threads_max;
     values[POOL_ORPHANS] = pool->orphan_count;
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
 }
 
 static void collect_pool_class(struct metered *object, uint64_t *values)
 {
     struct pool_class *class = container_of(object, struct pool_class, metered);
 
-    (void)pthread_mutex_lock(&class->pool->mutex);
+    lock_acquire(&class->pool->lock);
     values[POOL_QUEUED] = class->queued;
     values[POOL_QUEUED_MAX] = class->queued_max;
     values[POOL_RUNNING] = class->running;
@@ -95,7 +95,7 @@ static void collect_pool_class(struct metered *object, uint64_t *values)
     values[POOL_REMOVED] = class->removed;
     values[POOL_ORPHANED] = class->orphaned;
     values[POOL_LATENCY_TARGET] = (uint64_t) class->spec.latency_ms;
-    (void)pthread_mutex_unlock(&class->pool->mutex);
+    lock_release(&class->pool->lock);
 }
 
 static const struct meter_value pool_class_values[POOL_CLASS_VALUES] = {

@@ -3,12 +3,11 @@
 
 #include <stdio.h>
 
-void *flow_alloc(size_t bytes, const char *name, bool any_thread)
+void *flow_alloc(size_t bytes, const char *name)
 {
     weir_runtime *runtime = worker_self()->runtime;
     struct flow_object *object = stable_alloc(runtime, bytes);
     if (!object) return NULL;
-    object->shared = runtime->shared || any_thread;
     (void)snprintf(object->name, sizeof object->name, "%s", name);
     sanitize_forget(object);
     return object;
@@ -23,6 +22,11 @@ void flow_misused(const void *handle, const char *what, const char *call)
 {
     if (!handle) misuse("%s: the %s is NULL", call, what);
     misuse("%s: the %s is closed, or was given up, or its scope has ended", call, what);
+}
+
+void flow_check_worker(const char *call)
+{
+    if (!worker_self()) misuse("%s: called on a thread that is not the runtime's", call);
 }
 
 int flow_check_name(const char *what, const char *name)

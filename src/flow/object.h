@@ -5,7 +5,7 @@
  * scope ends it: then its handles name nothing any more.
  *
  * Invariants: what a kind keeps is covered by the object's lock, which is left out when
- * one worker is alone with it (`shared` is false); nothing is called under it that is not
+ * one worker is alone with it (`stable.shared` is false); nothing is called under it that is not
  * this layer's own: hooks of programs run after it was let go.
  */
 #ifndef WEIR_FLOW_OBJECT_H
@@ -20,31 +20,33 @@ enum { FLOW_NAME_BYTES = 32 };
 
 struct flow_object {
     struct stable stable; /* with the lock; the first member */
-    bool shared;          /* the lock is taken: several workers, or foreign threads */
     bool ended;           /* its scope has let it go */
     struct belonging belonging;
     char name[FLOW_NAME_BYTES];
 };
 
 /* On a worker: memory for an object of `bytes` that begins with a struct flow_object. */
-void *flow_alloc(size_t bytes, const char *name, bool any_thread);
+void *flow_alloc(size_t bytes, const char *name);
 /* An object that no scope owns (yet, or any more). Takes NULL. */
 void flow_free(struct flow_object *take_object);
 
 static inline void flow_lock(struct flow_object *object)
     LOCK_ACQUIRES(object->stable.lock, weir_no_park) LOCK_UNCHECKED
 {
-    lock_acquire_if(&object->stable.lock, object->shared);
+    lock_acquire_if(&object->stable.lock, object->stable.shared);
 }
 
 static inline void flow_unlock(struct flow_object *object)
     LOCK_RELEASES(object->stable.lock, weir_no_park) LOCK_UNCHECKED
 {
-    lock_release_if(&object->stable.lock, object->shared);
+    lock_release_if(&object->stable.lock, object->stable.shared);
 }
 
 /* Which rule it is that `call` breaks with this handle. */
 _Noreturn void flow_misused(const void *handle, const char *what, const char *call);
+
+/* Abort if the calling thread is not a worker: `call` may wake tasks, or needs no lock. */
+void flow_check_worker(const char *call);
 
 /* What a handle of a program names, for calls of any thread. */
 static inline void *flow_look_up(const void *handle, enum handle_kind kind, const char *what,

@@ -24,7 +24,6 @@ _Static_assert(sizeof(struct once) == sizeof(weir_once), "weir_once is what it s
 static struct once_queue {
     struct flow_object object;
     struct list waiters;
-    bool ready;
 } queues[ONCE_QUEUES];
 static pthread_once_t queues_once = PTHREAD_ONCE_INIT;
 
@@ -32,7 +31,7 @@ static void queues_init(void)
 {
     for (unsigned i = 0; i < ONCE_QUEUES; i++) {
         lock_init(&queues[i].object.stable.lock);
-        queues[i].object.shared = true;
+        queues[i].object.stable.shared = true;
         queues[i].object.name[0] = '\0';
         list_init(&queues[i].waiters);
     }
@@ -65,6 +64,7 @@ static int begin(struct once *once, struct task *self, bool *ret_run)
 {
     struct once_queue *queue = queue_of(once);
     struct waiter waiter = {.task = self, .object = &queue->object, .item = once};
+    int r;
 
     *ret_run = false;
     flow_lock(&queue->object);
@@ -81,6 +81,12 @@ static int begin(struct once *once, struct task *self, bool *ret_run)
     if (atom_load(&once->runner) == self) {
         flow_unlock(&queue->object);
         return refuse("once: task '%s' is inside it already", self->name);
+    }
+    /* Also who has waited before, and was cancelled on its way here. */
+    r = task_interruption(self, false);
+    if (r < 0) {
+        flow_unlock(&queue->object);
+        return r;
     }
     list_add_tail(&queue->waiters, &waiter.node);
     flow_unlock(&queue->object);
@@ -114,6 +120,7 @@ int weir_once_run(weir_once *given, weir_task_fn fn, void *arg)
         (void)pthread_once(&queues_once, queues_init);
         r = begin(once, self, &run);
         if (run) {
+            sanitize_acquire(once); /* after one that has failed */
             r = fn(arg);
             end(once, r >= 0);
             return r < 0 ? r : 0;

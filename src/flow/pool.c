@@ -39,26 +39,49 @@ static void let_go(struct pool *pool)
 {
     bool over;
 
+    pool->settled = true;
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&pool->belonging.mail_bits, BELONGING_RELEASE) != 0) return;
     leave_meters(pool);
     (void)scope_forget(&pool->belonging);
-    pool_join(pool);
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     pool->gone = true;
+    pool_join(pool);
     over = pool_is_over(pool);
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     if (over) pool_free(pool);
+}
+
+/* Queued jobs are told that they never happen. The lock is held; on a worker. */
+static void discard_queued(struct pool *pool)
+{
+    for (size_t i = 0; i < pool->class_count; i++) {
+        struct pool_class *class = &pool->classes[i];
+        struct list *lists[2] = {&class->waiting, &class->queue};
+        for (int k = 0; k < 2; k++) {
+            struct list *node;
+            while ((node = list_first(lists[k]))) {
+                struct pool_job *job = container_of(node, struct pool_job, node);
+                pool_remove(pool, job);
+                class->removed++;
+                job->state = JOB_DONE;
+                job->result = WEIR_ECLOSED;
+                mail_post(job->worker, &job->mail);
+            }
+        }
+    }
 }
 
 static void give_up(struct pool *pool)
 {
     int stuck;
 
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     stuck = pool->thread_count;
-    pool->given_up = true;
-    (void)pthread_mutex_unlock(&pool->mutex);
+    pool->given_up = stuck > 0;
+    if (stuck > 0) discard_queued(pool); /* nobody may ever do them */
+    lock_release(&pool->lock);
+    if (stuck == 0) return; /* the last has just left: its mail is under way */
     log_write(pool->runtime, WEIR_LOG_ERROR, NULL,
               "pool '%s' ends while %d of its threads are stuck in jobs; they are left alone",
               pool->name, stuck);
@@ -79,39 +102,19 @@ static void deliver_left(struct worker *worker, struct mail *mail)
     let_go(pool);
 }
 
-/* Queued jobs are told that they never happen. The mutex is held; on a worker. */
-static void discard_queued(struct pool *pool)
-{
-    for (size_t i = 0; i < pool->class_count; i++) {
-        struct pool_class *class = &pool->classes[i];
-        struct list *lists[2] = {&class->waiting, &class->queue};
-        for (int k = 0; k < 2; k++) {
-            struct list *node;
-            while ((node = list_first(lists[k]))) {
-                struct pool_job *job = container_of(node, struct pool_job, node);
-                pool_remove(pool, job);
-                class->removed++;
-                job->state = JOB_DONE;
-                job->result = WEIR_ECLOSED;
-                mail_post(job->worker, &job->mail);
-            }
-        }
-    }
-}
-
 static void begin_close(struct worker *worker, struct pool *pool)
 {
     bool over;
 
     pool->released = true;
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     pool->closing = true;
     if (pool->on_close == WEIR_DISCARD) discard_queued(pool);
     if (pool->queued > 0) (void)pool_want_thread(pool);
     if (pool->thread_count == 0) discard_queued(pool); /* nobody can do them */
-    (void)pthread_cond_broadcast(&pool->work);
+    pool_wake_all(pool);
     over = pool->thread_count == 0;
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     if (over) {
         let_go(pool);
     } else {
@@ -125,11 +128,7 @@ static void pool_release(struct worker *worker, struct belonging *belonging)
 
     if (pool->released) {
         /* Mail of the scope that was late: if everything else is over, this was awaited. */
-        bool over;
-        (void)pthread_mutex_lock(&pool->mutex);
-        over = pool->thread_count == 0 || pool->given_up;
-        (void)pthread_mutex_unlock(&pool->mutex);
-        if (over && !wheel_timer_armed(&pool->close_timer.wheel)) let_go(pool);
+        if (pool->settled) let_go(pool);
         return;
     }
     if (pool->handle) handle_close(pool->handle);
@@ -165,7 +164,7 @@ static void class_boundary(struct pool *pool, const struct pool_class *class, st
     ret->meter = class->metered.meter;
     ret->wait_histogram = POOL_WAIT;
     ret->run_histogram = POOL_RUN;
-    if (!boundary_hold(&pool->mutex, true)) return;
+    if (!boundary_hold(&pool->lock.mutex, true)) return;
     boundary_figure(ret, "depth", class->queued);
     boundary_figure(ret, "depth_max", class->queued_max);
     boundary_figure(ret, "running", class->running);
@@ -173,7 +172,7 @@ static void class_boundary(struct pool *pool, const struct pool_class *class, st
     boundary_figure(ret, "rejected", class->rejected);
     boundary_figure(ret, "removed", class->removed);
     boundary_figure(ret, "orphaned", class->orphaned);
-    boundary_let_go(&pool->mutex, true);
+    boundary_let_go(&pool->lock.mutex, true);
 }
 
 static bool pool_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
@@ -194,12 +193,12 @@ static bool pool_boundary(struct belonging *belonging, unsigned row, struct boun
     (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
                    "%s at close; threads that are stuck after %lld ms are reported",
                    pool->on_close == WEIR_DRAIN ? "drain" : "discard", (long long)pool->close_ms);
-    if (!boundary_hold(&pool->mutex, true)) return true;
+    if (!boundary_hold(&pool->lock.mutex, true)) return true;
     boundary_figure(ret_boundary, "threads", (uint64_t)pool->thread_count);
     boundary_figure(ret_boundary, "running", (uint64_t)pool->busy);
     boundary_figure(ret_boundary, "depth", pool->queued);
     boundary_figure(ret_boundary, "orphans", pool->orphan_count);
-    boundary_let_go(&pool->mutex, true);
+    boundary_let_go(&pool->lock.mutex, true);
     return true;
 }
 
@@ -294,11 +293,13 @@ static int pool_new(const weir_pool_spec *spec, struct worker *worker, struct po
     pool->runtime = worker->runtime;
     pool->mail.deliver = deliver_left;
     timer_init(&pool->close_timer, close_time_over);
-    (void)pthread_mutex_init(&pool->mutex, NULL);
+    lock_init(&pool->lock);
+    sanitize_unordered_begin();
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&pool->work, &attributes);
     (void)pthread_condattr_destroy(&attributes);
+    sanitize_unordered_end();
     pool->class_count = spec->class_count;
     for (size_t i = 0; i < spec->class_count; i++) {
         struct pool_class *class = &pool->classes[i];
@@ -355,13 +356,12 @@ fail_free:
 
 void weir_pool_close(weir_pool *take_pool)
 {
-    struct worker *worker = worker_self();
     struct pool *pool;
     weir_scope *scope;
 
     if (!take_pool) return;
     pool = look_up(take_pool, "weir_pool_close");
-    if (!worker) misuse("weir_pool_close: called on a thread that is not the runtime's");
+    flow_check_worker("weir_pool_close");
     handle_close(take_pool);
     pool->handle = NULL;
     scope = pool->belonging.scope;
@@ -380,7 +380,7 @@ static void deliver_done(struct worker *worker, struct mail *mail)
     task_wake(job->caller, 0);
 }
 
-/* The caller goes on, the job runs on. The mutex is held. */
+/* The caller goes on, the job runs on. The lock is held. */
 static void become_orphan(struct pool *pool, struct pool_job *job)
 {
     job->state = JOB_ORPHAN;
@@ -401,10 +401,10 @@ static void grace_over(struct worker *worker, struct timer *timer)
     bool orphan;
 
     (void)worker;
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     orphan = job->state == JOB_RUNNING;
     if (orphan) become_orphan(pool, job);
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     if (orphan) task_wake(caller, task_interruption(caller, false));
 }
 
@@ -415,7 +415,7 @@ static bool job_abort(struct task *task, void *object)
     struct pool *pool = job->pool;
     bool leaves = false;
 
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     switch (job->state) {
     case JOB_WAITING:
     case JOB_QUEUED:
@@ -438,7 +438,7 @@ static bool job_abort(struct task *task, void *object)
     case JOB_DONE:
     case JOB_ORPHAN: break;
     }
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     return leaves;
 }
 
@@ -457,13 +457,13 @@ static struct pool_job *job_new(struct pool *pool, size_t bytes)
     struct pool_job *job = NULL;
 
     if (bytes <= POOL_INLINE_BYTES) {
-        (void)pthread_mutex_lock(&pool->mutex);
+        lock_acquire(&pool->lock);
         job = pool->free_jobs;
         if (job) {
             pool->free_jobs = (struct pool_job *)(void *)job->node.next;
             pool->free_job_count--;
         }
-        (void)pthread_mutex_unlock(&pool->mutex);
+        lock_release(&pool->lock);
     }
     if (!job) job = mem_alloc(sizeof *job + (bytes > POOL_INLINE_BYTES ? bytes : 0));
     if (!job) return NULL;
@@ -471,7 +471,7 @@ static struct pool_job *job_new(struct pool *pool, size_t bytes)
     return job;
 }
 
-/* The mutex is held. */
+/* The lock is held. */
 static int submit(struct pool *pool, struct pool_job *job)
 {
     struct pool_class *class = &pool->classes[job->class_index];
@@ -537,26 +537,30 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     job->queued_ns = worker->kernel->now_ns(worker->kernel);
     job->bytes = bytes;
     list_init(&job->node);
+    sanitize_unseen_begin();
     if (bytes > 0) memcpy(job->data, data, bytes);
+    sanitize_unseen_end();
     sanitize_release(job);
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     r = submit(pool, job);
     if (r < 0) {
         pool_job_free_locked(pool, job);
     } else {
         pool->callers++;
     }
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     if (r < 0) return r;
     r = task_park(self, &wait_job, job);
     if (r < 0) return meter_interrupted(meter, POOL_TIMEOUTS, r); /* the job is not ours now */
     r = job->result;
+    sanitize_unseen_begin();
     if (bytes > 0) memcpy(data, job->data, bytes);
-    (void)pthread_mutex_lock(&pool->mutex);
+    sanitize_unseen_end();
+    lock_acquire(&pool->lock);
     pool_job_free_locked(pool, job);
     pool->callers--;
     over = pool_is_over(pool);
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     if (over) pool_free(pool); /* its scope has ended while we were on our way back */
     return r;
 }
@@ -572,7 +576,7 @@ int weir_pool_resize(weir_pool *handle, int threads_max)
                       "%d",
                       pool->name, threads_max, pool->threads_min, pool->threads_limit);
     }
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     pool->threads_max = threads_max;
     while (pool->thread_count < pool->threads_max &&
            (size_t)pool->thread_count < (size_t)pool->busy + pool->queued) {
@@ -580,8 +584,8 @@ int weir_pool_resize(weir_pool *handle, int threads_max)
         (void)pool_want_thread(pool);
         if (pool->thread_count == before) break;
     }
-    (void)pthread_cond_broadcast(&pool->work); /* those that are too many end */
-    (void)pthread_mutex_unlock(&pool->mutex);
+    pool_wake_all(pool); /* those that are too many end */
+    lock_release(&pool->lock);
     return 0;
 }
 
@@ -593,7 +597,7 @@ int weir_pool_figures_of(weir_pool *handle, unsigned class_index, weir_pool_figu
     if (class_index >= pool->class_count) {
         return refuse("pool '%s': there is no class %u", pool->name, class_index);
     }
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     class = &pool->classes[class_index];
     *ret_figures = (weir_pool_figures){
         .queued = class->queued,
@@ -606,6 +610,6 @@ int weir_pool_figures_of(weir_pool *handle, unsigned class_index, weir_pool_figu
         .threads = pool->thread_count,
         .orphans = pool->orphan_count,
     };
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* pool.h - what a pool is inside.
  *
- * Its mutex covers everything; it is a real one, since the pool's threads are not workers.
+ * Its lock covers everything, and is always taken, since the pool's threads are not workers.
  * Held for a few lines, never while a job runs.
  *
  * Invariants: a job is in its class's queue, or in `running`, or in `orphans`, or it is its
@@ -73,8 +73,9 @@ struct pool {
     struct mail mail; /* the last thread has left */
     struct timer close_timer;
     bool released; /* its scope wants it to end */
+    bool settled;  /* nothing but late mail of the scope keeps it from being let go */
 
-    pthread_mutex_t mutex;
+    struct lock lock; /* shared with threads that are not workers: always taken */
     pthread_cond_t work;
     struct pool_class classes[WEIR_POOL_CLASSES_MAX];
     size_t class_count;
@@ -97,24 +98,39 @@ struct pool {
     struct pool_thread *threads; /* threads_limit of them */
 };
 
+/* The lock is held. What happens in libc orders nothing: see rt/sanitize.h. */
+static inline void pool_wake_one(struct pool *pool)
+{
+    sanitize_unordered_begin();
+    (void)pthread_cond_signal(&pool->work);
+    sanitize_unordered_end();
+}
+
+static inline void pool_wake_all(struct pool *pool)
+{
+    sanitize_unordered_begin();
+    (void)pthread_cond_broadcast(&pool->work);
+    sanitize_unordered_end();
+}
+
 /* ---- pool_threads.c ---- */
 
-/* There is one more job: wake a thread for it, or start one. The mutex is held.
+/* There is one more job: wake a thread for it, or start one. The lock is held.
  * -EAGAIN: there is none and none can be had. */
 int pool_want_thread(struct pool *pool);
-/* The mutex is held. */
+/* The lock is held. */
 void pool_job_free_locked(struct pool *pool, struct pool_job *job);
-/* The mutex is held: does nobody use the pool any more? Then the caller frees it. */
+/* The lock is held: does nobody use the pool any more? Then the caller frees it. */
 static inline bool pool_is_over(const struct pool *pool)
 {
     return pool->gone && pool->callers == 0 && pool->thread_count == 0;
 }
 void pool_free(struct pool *pool);
-/* Join threads that have left. Not under the mutex; on a worker. */
+/* Join threads that have left; they are at their last instructions. The lock is held. */
 void pool_join(struct pool *pool);
-/* Put the job into its class's queue. The mutex is held. */
+/* Put the job into its class's queue: pool_want_thread is next. The lock is held. */
 void pool_enqueue(struct pool *pool, struct pool_job *job);
-/* Take it out of whatever list it is in before it runs. The mutex is held. */
+/* Take it out of whatever list it is in before it runs. The lock is held. */
 void pool_remove(struct pool *pool, struct pool_job *job);
 
 #endif

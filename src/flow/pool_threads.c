@@ -8,7 +8,8 @@
 #include "rt/mem.h"
 #include "rt/task.h"
 
-enum { STRIDE = 1000000, FREE_JOBS_MAX = 256 };
+/* In strict mode a job's memory is its own, not its predecessor's. */
+enum { STRIDE = 1000000, FREE_JOBS_MAX = WEIR_TSAN_STRICT ? 0 : 256 };
 #define NS_PER_S INT64_C(1000000000)
 
 /* The job that the calling thread runs. */
@@ -40,7 +41,10 @@ static void refill(struct pool *pool, struct pool_class *class)
     struct list *node;
     if (class->queued >= class->spec.queue_max) return;
     node = list_pop(&class->waiting);
-    if (node) pool_enqueue(pool, container_of(node, struct pool_job, node));
+    if (!node) return;
+    pool_enqueue(pool, container_of(node, struct pool_job, node));
+    /* Nobody was asked to do it yet. There is a thread, so that this cannot fail. */
+    (void)pool_want_thread(pool);
 }
 
 void pool_remove(struct pool *pool, struct pool_job *job)
@@ -77,7 +81,7 @@ static struct pool_job *next_job(struct pool *pool)
 
 void pool_job_free_locked(struct pool *pool, struct pool_job *job)
 {
-    if (job->data != job->inline_data || pool->free_job_count >= FREE_JOBS_MAX) {
+    if (job->data != job->inline_data || pool->free_job_count >= (unsigned)FREE_JOBS_MAX) {
         mem_free(job);
         return;
     }
@@ -93,8 +97,10 @@ void pool_free(struct pool *pool)
         pool->free_jobs = (struct pool_job *)(void *)job->node.next;
         mem_free(job);
     }
+    sanitize_unordered_begin();
     (void)pthread_cond_destroy(&pool->work);
-    (void)pthread_mutex_destroy(&pool->mutex);
+    sanitize_unordered_end();
+    lock_deinit(&pool->lock);
     mem_free(pool->threads);
     mem_free(pool);
     mem_unhold();
@@ -102,7 +108,7 @@ void pool_free(struct pool *pool)
 
 /* ---- Running ---- */
 
-/* A job begins, or has ended. The mutex is held. The meters are the runtime's, which a stuck
+/* A job begins, or has ended. The lock is held. The meters are the runtime's, which a stuck
  * thread may outlive: not so as long as the scope has not let the pool go. */
 static void measure_wait(const struct pool *pool, struct pool_job *job)
 {
@@ -121,7 +127,8 @@ static void measure_run(const struct pool *pool, const struct pool_job *job)
                   pool->kernel->now_ns(pool->kernel) - job->begun_ns);
 }
 
-/* The mutex is held on entry and on return. */
+/* The lock is held on entry and on return. */
+static void run(struct pool *pool, struct pool_job *job) LOCK_UNCHECKED;
 static void run(struct pool *pool, struct pool_job *job)
 {
     struct pool_class *class = &pool->classes[job->class_index];
@@ -131,7 +138,7 @@ static void run(struct pool *pool, struct pool_job *job)
     class->running++;
     pool->busy++;
     measure_wait(pool, job);
-    (void)pthread_mutex_unlock(&pool->mutex);
+    lock_release(&pool->lock);
 
     sanitize_acquire(job);
     current_job = job;
@@ -139,7 +146,7 @@ static void run(struct pool *pool, struct pool_job *job)
     current_job = NULL;
     sanitize_release(job);
 
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     list_remove(&job->node);
     class->running--;
     class->finished++;
@@ -173,7 +180,9 @@ static bool wait_for_work(struct pool *pool)
     int r;
 
     pool->idle_count++;
-    r = pthread_cond_timedwait(&pool->work, &pool->mutex, &until);
+    sanitize_unordered_begin();
+    r = pthread_cond_timedwait(&pool->work, &pool->lock.mutex, &until);
+    sanitize_unordered_end();
     pool->idle_count--;
     return r != ETIMEDOUT;
 }
@@ -189,7 +198,7 @@ static void *thread_main(void *arg)
     struct pool *pool = self->pool;
     bool frees;
 
-    (void)pthread_mutex_lock(&pool->mutex);
+    lock_acquire(&pool->lock);
     for (;;) {
         struct pool_job *job = too_many(pool) ? NULL : next_job(pool);
         if (job) {
@@ -204,15 +213,17 @@ static void *thread_main(void *arg)
     pool->thread_count--;
     /* It may have been woken for a job that another can do; and at the end all go. */
     if (pool->closing) {
-        (void)pthread_cond_broadcast(&pool->work);
+        pool_wake_all(pool);
     } else if (has_work(pool)) {
-        (void)pthread_cond_signal(&pool->work);
+        pool_wake_one(pool);
     }
-    if (pool->closing && !pool->gone && pool->thread_count == 0) {
+    if (pool->closing && !pool->given_up && pool->thread_count == 0) {
         mail_post(pool->belonging.worker, &pool->mail);
     }
-    frees = pool_is_over(pool); /* it was stuck when the scope ended */
-    (void)pthread_mutex_unlock(&pool->mutex);
+    /* It was stuck when the scope ended: nobody is left to join it. */
+    if (pool->gone) (void)pthread_detach(self->thread);
+    frees = pool_is_over(pool);
+    lock_release(&pool->lock);
     if (frees) pool_free(pool);
     return NULL;
 }
@@ -241,7 +252,7 @@ static int start_thread(struct pool *pool)
 int pool_want_thread(struct pool *pool)
 {
     if (pool->idle_count > 0) {
-        (void)pthread_cond_signal(&pool->work);
+        pool_wake_one(pool);
         if ((size_t)pool->idle_count >= pool->queued) return 0;
     }
     if (pool->thread_count < pool->threads_max) {

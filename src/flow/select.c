@@ -225,6 +225,7 @@ static int enlist(struct selection *selection, size_t index, struct worker *work
     case WEIR_CASE_JOIN_:
         wait->join = (struct join_wait){.waiter = selection->task, .ended = task_ended};
         r = task_join_begin(c->task, &wait->join, JOIN_WAITS);
+        if (r == WEIR_ECLOSED) r = 1; /* joined by another meanwhile: the next look says it */
         break;
     case WEIR_CASE_READABLE_:
         r = pollable_call_when_readable(wait->pollable, became_readable, wait);
@@ -349,7 +350,10 @@ static int wait_for_one(struct selection *selection, struct worker *worker)
     winner = atom_load(&selection->group.winner);
     delist_all(selection, worker);
     if (r < 0) return r;
-    if (winner < 0) return (int)selection->count; /* look again */
+    if (winner < 0) {
+        r = task_interruption(selection->task, work);
+        return r < 0 ? r : (int)selection->count; /* look again */
+    }
     {
         weir_case *c = &selection->cases[winner];
         struct case_wait *wait = &selection->waits[winner];

@@ -186,6 +186,7 @@ int weir_semaphore_try_acquire(weir_semaphore *handle, size_t count)
     weir_semaphore *semaphore = look_up(handle, "weir_semaphore_try_acquire");
     bool taken;
 
+    flow_check_worker("weir_semaphore_try_acquire");
     if (count == 0 || count > semaphore->permits_max) return refuse_count(semaphore, count);
     sync_lock(&semaphore->sync);
     taken = take_now(semaphore, count);
@@ -200,7 +201,7 @@ void weir_semaphore_release(weir_semaphore *handle, size_t count)
     struct worker *worker = worker_self();
     size_t taken;
 
-    if (!worker) misuse("weir_semaphore_release: called on a thread that is not the runtime's");
+    flow_check_worker("weir_semaphore_release");
     sanitize_release(semaphore);
     sync_lock(&semaphore->sync);
     taken = semaphore->taken;
@@ -219,6 +220,7 @@ void weir_semaphore_release(weir_semaphore *handle, size_t count)
 int weir_semaphore_resize(weir_semaphore *handle, size_t permits)
 {
     weir_semaphore *semaphore = look_up(handle, "weir_semaphore_resize");
+    flow_check_worker("weir_semaphore_resize");
     if (permits == 0 || permits > semaphore->permits_max) {
         return refuse("semaphore '%s': permits %zu is not within 1 and permits_max, %zu",
                       semaphore->sync.object.name, permits, semaphore->permits_max);
@@ -227,6 +229,7 @@ int weir_semaphore_resize(weir_semaphore *handle, size_t permits)
     semaphore->permits = permits;
     grant(semaphore);
     sync_unlock(&semaphore->sync);
+    worker_touched(worker_self());
     return 0;
 }
 

@@ -15,7 +15,7 @@ int sync_open(weir_scope *scope, const struct sync_kind *kind, size_t bytes, con
     scope_check(scope, call);
     r = flow_check_name(kind->what, name);
     if (r < 0) return r;
-    sync = flow_alloc(bytes, name, false);
+    sync = flow_alloc(bytes, name);
     if (!sync) return -ENOMEM;
     sync->kind = kind;
     list_init(&sync->waiters);
@@ -85,7 +85,7 @@ bool sync_boundary(struct sync *sync, struct boundary *ret_boundary)
     ret_boundary->lifetime = "until closed, or the scope ends";
     (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
                    "none of its own; who waits at its end gets WEIR_ECLOSED");
-    if (!boundary_hold(&sync->object.stable.lock.mutex, sync->object.shared)) return false;
+    if (!boundary_hold(&sync->object.stable.lock.mutex, sync->object.stable.shared)) return false;
     list_for_each(node, &sync->waiters) waiting++;
     boundary_figure(ret_boundary, "waiting", waiting);
     return true;
@@ -93,7 +93,7 @@ bool sync_boundary(struct sync *sync, struct boundary *ret_boundary)
 
 void sync_boundary_end(struct sync *sync)
 {
-    boundary_let_go(&sync->object.stable.lock.mutex, sync->object.shared);
+    boundary_let_go(&sync->object.stable.lock.mutex, sync->object.stable.shared);
 }
 
 void sync_close(const void *handle, const struct sync_kind *kind, const char *call)
@@ -102,7 +102,7 @@ void sync_close(const void *handle, const struct sync_kind *kind, const char *ca
     struct worker *worker = worker_self();
     weir_scope *scope = sync->object.belonging.scope;
 
-    if (!worker) misuse("%s: called on a thread that is not the runtime's", call);
+    flow_check_worker(call);
     if (sync->object.belonging.worker == worker) {
         kind->belonging.release(worker, &sync->object.belonging);
         mail_deliver_local(worker);
@@ -116,7 +116,7 @@ void sync_close(const void *handle, const struct sync_kind *kind, const char *ca
 }
 
 int sync_wait(struct sync *sync, struct task *self, struct waiter *waiter,
-              const struct wait_kind *kind)
+              const struct wait_kind *kind) LOCK_UNCHECKED
 {
     waiter->task = self;
     waiter->object = &sync->object;

@@ -40,7 +40,7 @@ void sync_boundary_end(struct sync *sync);
 
 /* Wait in the queue. The lock is held, and let go. `waiter` is filled but for its task. */
 int sync_wait(struct sync *sync, struct task *self, struct waiter *waiter,
-              const struct wait_kind *kind);
+              const struct wait_kind *kind) LOCK_RELEASES(sync->object.stable.lock, weir_no_park);
 
 static inline void sync_unlock(struct sync *sync)
     LOCK_RELEASES(sync->object.stable.lock, weir_no_park) LOCK_UNCHECKED

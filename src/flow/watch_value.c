@@ -90,10 +90,12 @@ void weir_watch_set(weir_watch *handle, const void *value)
     weir_watch *watch = look_up(handle, "weir_watch_set");
     struct worker *worker = worker_self();
 
-    if (!worker) misuse("weir_watch_set: called on a thread that is not the runtime's");
+    flow_check_worker("weir_watch_set");
     sanitize_release(watch);
     sync_lock(&watch->sync);
+    sanitize_unseen_begin();
     memcpy(watch->value, value, watch->value_bytes);
+    sanitize_unseen_end();
     watch->version++;
     waiter_wake_all(&watch->sync.waiters, 0);
     sync_unlock(&watch->sync);
@@ -103,7 +105,9 @@ void weir_watch_set(weir_watch *handle, const void *value)
 /* The lock is held. */
 static uint64_t look(const weir_watch *watch, void *ret_value)
 {
+    sanitize_unseen_begin();
     if (ret_value) memcpy(ret_value, watch->value, watch->value_bytes);
+    sanitize_unseen_end();
     return watch->version;
 }
 
@@ -112,6 +116,7 @@ uint64_t weir_watch_get(weir_watch *handle, void *ret_value)
     weir_watch *watch = look_up(handle, "weir_watch_get");
     uint64_t version;
 
+    flow_check_worker("weir_watch_get");
     sync_lock(&watch->sync);
     version = look(watch, ret_value);
     sync_unlock(&watch->sync);
@@ -133,10 +138,13 @@ int weir_watch_changed(weir_watch *handle, uint64_t *version, void *ret_value)
         struct waiter waiter = {.item = NULL};
         r = sync_wait(&watch->sync, self, &waiter, &wait_change);
         if (r < 0) return r;
-        /* Woken by a change; the watch may have been closed since. */
-        watch = handle_object(handle, HANDLE_WATCH);
-        if (!watch) return WEIR_ECLOSED;
+        /* Woken by a change; the watch may have been closed since: it is while its handle
+         * is open and the lock is held that it stays. */
         sync_lock(&watch->sync);
+        if (handle_object(handle, HANDLE_WATCH) != watch) {
+            sync_unlock(&watch->sync);
+            return WEIR_ECLOSED;
+        }
     }
     *version = look(watch, ret_value);
     sync_unlock(&watch->sync);

@@ -40,7 +40,10 @@ void *mem_alloc(size_t bytes)
 void *mem_alloc_zeroed(size_t bytes)
 {
     void *memory = mem_alloc(bytes);
-    if (memory) memset(memory, 0, bytes);
+    if (!memory) return NULL;
+    sanitize_unseen_begin();
+    memset(memory, 0, bytes);
+    sanitize_unseen_end();
     return memory;
 }
 

@@ -19,6 +19,7 @@ static struct stable *stable_new(weir_runtime *runtime, unsigned size_class)
     lock_init(&stable->lock);
     stable->runtime = runtime;
     stable->size_class = size_class;
+    stable->shared = runtime->shared;
     lock_acquire(&runtime->memory_lock);
     stable->all_next = runtime->stables;
     runtime->stables = stable;

@@ -10,6 +10,7 @@
 #ifndef WEIR_RT_STABLE_H
 #define WEIR_RT_STABLE_H
 
+#include <stdbool.h>
 #include <weir/defs.h>
 
 #include "rt/lock.h"
@@ -22,6 +23,7 @@ struct stable {
     struct stable *next; /* in the list of free ones */
     struct stable *all_next;
     unsigned size_class;
+    bool shared; /* the lock is taken: several workers, or foreign threads; never changes */
 };
 
 /* An object of `bytes` that begins with a struct stable; the rest is zeroed. NULL: no

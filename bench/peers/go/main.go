@@ -228,7 +228,10 @@ func run(b *bench) error {
 	case "serve_echo":
 		return serveEcho()
 	default:
-		return fmt.Errorf("no workload '%s'", b.workload)
+		var ok bool
+		if elapsed, ops, ok = runFlow(b); !ok {
+			return fmt.Errorf("no workload '%s'", b.workload)
+		}
 	}
 	b.printNs(b.workload, elapsed, ops)
 	return nil

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "unit/flow/flow_test.h"
 
 struct shared {
@@ -9,8 +10,15 @@ struct shared {
     weir_semaphore *semaphore;
     weir_rwlock *lock;
     weir_event *event;
-    int inside, inside_max, total, order[8], arrived;
+    int inside, total, order[8], arrived;
+    ATOM(int) together, together_max; /* of those who may be inside together */
 };
+
+static void come_in(struct shared *shared)
+{
+    int now = atom_add(&shared->together, 1) + 1;
+    if (now > atom_load(&shared->together_max)) atom_store(&shared->together_max, now);
+}
 
 /* ---- Mutex ---- */
 
@@ -78,9 +86,9 @@ static int use_permit(void *arg)
     for (int i = 0; i < 20; i++) {
         int r = weir_semaphore_acquire(shared->semaphore, 1);
         if (r < 0) return r;
-        if (++shared->inside > shared->inside_max) shared->inside_max = shared->inside;
+        come_in(shared);
         r = weir_yield();
-        shared->inside--;
+        (void)atom_sub(&shared->together, 1);
         weir_semaphore_release(shared->semaphore, 1);
         if (r < 0) return r;
     }
@@ -101,7 +109,7 @@ FLOW_TEST(semaphore_never_lets_more_in_than_it_has_permits)
             CHECK_OK(weir_spawn(scope, use_permit, &pointer, sizeof pointer));
     }
     CHECK_OK(result);
-    CHECK_INT(shared.inside_max, ==, 3);
+    CHECK_INT(shared.together_max, ==, 3);
     return 0;
 }
 
@@ -205,9 +213,9 @@ static int read_together(void *arg)
     struct shared *shared = *(struct shared **)arg;
     int r = weir_rwlock_read(shared->lock);
     if (r < 0) return r;
-    if (++shared->inside > shared->inside_max) shared->inside_max = shared->inside;
+    come_in(shared);
     r = weir_yield();
-    shared->inside--;
+    (void)atom_sub(&shared->together, 1);
     weir_rwlock_unlock(shared->lock);
     return r;
 }
@@ -229,7 +237,7 @@ FLOW_TEST(rwlock_lets_readers_in_together_and_a_writer_that_gives_up_out_of_the_
         weir_rwlock_unlock(shared.lock);
     }
     CHECK_OK(result);
-    CHECK_INT(shared.inside_max, ==, 4);
+    CHECK_INT(shared.together_max, ==, 4);
     return 0;
 }
 
@@ -239,7 +247,7 @@ static int wait_for_event(void *arg)
 {
     struct shared *shared = *(struct shared **)arg;
     int r = weir_event_wait(shared->event);
-    if (r == 0) shared->total++;
+    if (r == 0) (void)atom_add(&shared->together, 1);
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
@@ -254,18 +262,18 @@ FLOW_TEST(event_lets_everybody_go_and_closing_it_tells_who_waits)
         for (int i = 0; i < 3; i++)
             CHECK_OK(weir_spawn(scope, wait_for_event, &pointer, sizeof pointer));
         CHECK_OK(weir_yield());
-        CHECK_INT(shared.total, ==, 0);
+        CHECK_INT(shared.together, ==, 0);
         weir_event_set(shared.event);
         CHECK(weir_event_is_set(shared.event));
         CHECK_OK(weir_event_wait(shared.event));
         CHECK_OK(weir_yield());
-        CHECK_INT(shared.total, ==, 3);
+        CHECK_INT(shared.together, ==, 3);
         weir_event_reset(shared.event);
         CHECK_OK(weir_spawn(scope, wait_for_event, &pointer, sizeof pointer));
         CHECK_OK(weir_yield());
         weir_event_close(shared.event);
     }
-    CHECK_INT(shared.total, ==, 3);
+    CHECK_INT(shared.together, ==, 3);
     return result;
 }
 
@@ -283,15 +291,16 @@ static int fail_twice(void *arg)
 
 static int run_once(void *arg)
 {
-    int *failures = *(int **)arg;
+    ATOM(int) *failures = *(ATOM(int) **)arg;
     int r = weir_once_run(&once, fail_twice, NULL);
-    if (r == -EIO) ++*failures;
+    if (r == -EIO) (void)atom_add(failures, 1);
     return r == -EIO ? 0 : r;
 }
 
 FLOW_TEST(once_is_tried_again_by_who_waits_until_it_succeeds)
 {
-    int failures = 0, *pointer = &failures;
+    ATOM(int) failures = 0;
+    ATOM(int) *pointer = &failures;
     int result;
 
     memset(&once, 0, sizeof once);

@@ -6,6 +6,8 @@
 
 mod echo;
 
+mod flow;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -244,7 +246,10 @@ async fn run(bench: Bench) -> Result<(), String> {
             return Ok(());
         }
         "serve_echo" => return echo::serve().await.map_err(|error| error.to_string()),
-        _ => return Err(format!("no workload '{name}'")),
+        _ => match flow::run(name, n).await {
+            Some(measured) => measured,
+            None => return Err(format!("no workload '{name}'")),
+        },
     };
     bench.print_ns(name, elapsed, ops);
     Ok(())

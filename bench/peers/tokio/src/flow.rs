@@ -1,0 +1,204 @@
+//! The group `flow`: channels, select, mutexes, spawn_blocking.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, Mutex};
+use tokio::task::yield_now;
+
+use crate::{Random, YIELDING_MANY};
+
+const CAPACITY: usize = 128;
+/// Steps of the generator: a job of about 1 µs.
+const JOB_STEPS: usize = 700;
+const POOL_CALLERS: usize = 64;
+const RANDOM_SEED: u64 = 88172645463325252;
+
+async fn channel_1_1(n: usize) -> (Duration, usize) {
+    let (tx, mut rx) = mpsc::channel::<u64>(CAPACITY);
+    let begin = Instant::now();
+    let sender = tokio::spawn(async move {
+        for i in 0..n {
+            tx.send(i as u64).await.expect("send");
+        }
+    });
+    let receiver = tokio::spawn(async move { while rx.recv().await.is_some() {} });
+    sender.await.expect("sender");
+    receiver.await.expect("receiver");
+    (begin.elapsed(), n)
+}
+
+/// tokio's channels have one receiver; async-channel is what is used with it for many.
+async fn channel_4_4(n: usize) -> (Duration, usize) {
+    let (tx, rx) = async_channel::bounded::<u64>(CAPACITY);
+    let each = n / 4;
+    let mut tasks = Vec::new();
+    let begin = Instant::now();
+    for _ in 0..4 {
+        let (tx, rx) = (tx.clone(), rx.clone());
+        tasks.push(tokio::spawn(async move {
+            for i in 0..each {
+                tx.send(i as u64).await.expect("send");
+            }
+        }));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..each {
+                rx.recv().await.expect("receive");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task failed");
+    }
+    (begin.elapsed(), each * 4)
+}
+
+/// tokio has no rendezvous: a channel of one is the nearest.
+async fn ping_pong(n: usize) -> (Duration, usize) {
+    let (there_tx, mut there_rx) = mpsc::channel::<u64>(1);
+    let (back_tx, mut back_rx) = mpsc::channel::<u64>(1);
+    let begin = Instant::now();
+    let ping = tokio::spawn(async move {
+        for i in 0..n {
+            there_tx.send(i as u64).await.expect("send");
+            back_rx.recv().await.expect("receive");
+        }
+    });
+    let pong = tokio::spawn(async move {
+        while let Some(ball) = there_rx.recv().await {
+            back_tx.send(ball).await.expect("send");
+        }
+    });
+    ping.await.expect("ping");
+    pong.await.expect("pong");
+    (begin.elapsed(), n)
+}
+
+async fn select_4(n: usize, capacity: usize) -> (Duration, usize) {
+    let each = n / 4;
+    let mut receivers = Vec::new();
+    let mut tasks = Vec::new();
+    let begin = Instant::now();
+    for _ in 0..4 {
+        let (tx, rx) = mpsc::channel::<u64>(capacity);
+        receivers.push(rx);
+        tasks.push(tokio::spawn(async move {
+            for i in 0..each {
+                tx.send(i as u64).await.expect("send");
+            }
+        }));
+    }
+    tasks.push(tokio::spawn(async move {
+        let [mut a, mut b, mut c, mut d]: [mpsc::Receiver<u64>; 4] =
+            receivers.try_into().expect("four");
+        for _ in 0..each * 4 {
+            tokio::select! {
+                Some(_) = a.recv() => {}
+                Some(_) = b.recv() => {}
+                Some(_) = c.recv() => {}
+                Some(_) = d.recv() => {}
+            }
+        }
+    }));
+    for task in tasks {
+        task.await.expect("a task failed");
+    }
+    (begin.elapsed(), each * 4)
+}
+
+async fn mutex(n: usize, tasks: usize, yields: bool) -> (Duration, usize) {
+    let mutex = Arc::new(Mutex::new(()));
+    let each = n / tasks;
+    let mut handles = Vec::new();
+    let begin = Instant::now();
+    for _ in 0..tasks {
+        let mutex = mutex.clone();
+        handles.push(tokio::spawn(async move {
+            for _ in 0..each {
+                let _inside = mutex.lock().await;
+                if yields {
+                    yield_now().await;
+                }
+            }
+        }));
+    }
+    for handle in handles {
+        handle.await.expect("a task failed");
+    }
+    (begin.elapsed(), each * tasks)
+}
+
+#[inline(never)]
+fn run_job(steps: usize) -> u64 {
+    let mut random = Random(RANDOM_SEED);
+    for _ in 0..steps {
+        random.next();
+    }
+    random.0
+}
+
+/// The whole process's, from /proc: std has no call for it.
+fn processor_time() -> Duration {
+    let schedstat = |path: std::path::PathBuf| -> u64 {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let first = text.split_whitespace().next().unwrap_or("0");
+        first.parse().unwrap_or(0)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").expect("read /proc/self/task");
+    let total = tasks
+        .map(|task| schedstat(task.expect("entry").path().join("schedstat")))
+        .sum();
+    Duration::from_nanos(total)
+}
+
+fn job_time() -> Duration {
+    const ROUNDS: usize = 20;
+    const JOBS: usize = 2000;
+    let best = (0..ROUNDS)
+        .map(|_| {
+            let begin = Instant::now();
+            for _ in 0..JOBS {
+                std::hint::black_box(run_job(std::hint::black_box(JOB_STEPS)));
+            }
+            begin.elapsed()
+        })
+        .min()
+        .expect("rounds");
+    best / JOBS as u32
+}
+
+/// Processor time of each job beyond the job itself. No thread ends meanwhile.
+async fn pool(n: usize) -> (Duration, usize) {
+    let each = n / POOL_CALLERS;
+    let alone = job_time();
+    let begin = processor_time();
+    let mut callers = Vec::new();
+    for _ in 0..POOL_CALLERS {
+        callers.push(tokio::spawn(async move {
+            for _ in 0..each {
+                let job = tokio::task::spawn_blocking(|| run_job(std::hint::black_box(JOB_STEPS)));
+                std::hint::black_box(job.await.expect("job"));
+            }
+        }));
+    }
+    for caller in callers {
+        caller.await.expect("a task failed");
+    }
+    let total = each * POOL_CALLERS;
+    let spent = processor_time() - begin;
+    (spent.saturating_sub(alone * total as u32), total)
+}
+
+/// A workload of the group, or None.
+pub async fn run(name: &str, n: usize) -> Option<(Duration, usize)> {
+    Some(match name {
+        "ping_pong" => ping_pong(n).await,
+        "channel_1_1" => channel_1_1(n).await,
+        "channel_4_4" => channel_4_4(n).await,
+        "select_4_0" => select_4(n, 1).await,
+        "select_4_128" => select_4(n, CAPACITY).await,
+        "mutex" => mutex(n, 1, false).await,
+        "mutex_1000" => mutex(n, YIELDING_MANY, true).await,
+        "pool" => pool(n).await,
+        _ => return None,
+    })
+}
