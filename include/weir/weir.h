@@ -6,6 +6,7 @@
 #include <weir/chan.h>
 #include <weir/defs.h>
 #include <weir/error.h>
+#include <weir/fan.h>
 #include <weir/file.h>
 #include <weir/log.h>
 #include <weir/net.h>
