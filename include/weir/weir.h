@@ -2,6 +2,7 @@
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
+#include <weir/actor.h>
 #include <weir/broadcast.h>
 #include <weir/chan.h>
 #include <weir/defs.h>

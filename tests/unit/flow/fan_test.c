@@ -377,7 +377,7 @@ static void sweep(bool cancel)
             struct swept swept = {(enum weir_fan_policy)policy, reports};
             test_note("policy %d, reports %d", policy, reports);
             if (cancel) {
-                CHECK_INT(test_sweep_cancel(swept_scenario, &swept), >, 8);
+                CHECK_INT(test_sweep_cancel(swept_scenario, &swept), >, 4);
             } else {
                 CHECK_INT(test_sweep_alloc(swept_scenario, &swept), >, 3);
             }
