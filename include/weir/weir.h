@@ -11,6 +11,7 @@
 #include <weir/file.h>
 #include <weir/log.h>
 #include <weir/net.h>
+#include <weir/pipeline.h>
 #include <weir/pool.h>
 #include <weir/postbox.h>
 #include <weir/process.h>

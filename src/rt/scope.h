@@ -8,8 +8,9 @@
  *
  * Invariants: `live` counts the children plus the slots granted to waiting
  * spawners, and `attendants` is never more; children_signals is what block_refresh
- * last found in force, plus what was signalled directly; the memory is type-stable and the lock is never
- * destroyed while the runtime lives, so that a late unlock is harmless.
+ * last found in force, plus what was signalled directly; the memory is type-stable
+ * and the lock is never destroyed while the runtime lives, so that a late unlock is
+ * harmless.
  */
 #ifndef WEIR_RT_SCOPE_H
 #define WEIR_RT_SCOPE_H
