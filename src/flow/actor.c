@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 static struct actor *look_up(const weir_actor *handle, const char *call)
 {
@@ -36,7 +35,7 @@ static void put(struct actor *actor, struct post *post)
     struct letter *letter = letter_of(list_pop(&actor->free_letters));
 
     assert(letter);
-    memcpy(letter->message, post->waiter.item, actor->spec.message_bytes);
+    flow_copy(letter->message, post->waiter.item, actor->spec.message_bytes);
     letter->is_call = post->is_call;
     letter->post = post->is_call ? post : NULL;
     post->letter = letter;
@@ -87,7 +86,7 @@ static bool undeliver(struct actor *actor, struct letter *letter, int why, void 
     bool for_hook = !letter->is_call;
 
     actor->undelivered++;
-    if (for_hook) memcpy(ret_message, letter->message, actor->spec.message_bytes);
+    if (for_hook) flow_copy(ret_message, letter->message, actor->spec.message_bytes);
     answer(letter, why);
     letter_free(actor, letter);
     return for_hook;
@@ -111,7 +110,7 @@ static int overflow(struct actor *actor, struct post *post, void *dropped)
         if (post->is_call) break;
         actor->accepted++;
         actor->undelivered++;
-        memcpy(dropped, post->waiter.item, actor->spec.message_bytes);
+        flow_copy(dropped, post->waiter.item, actor->spec.message_bytes);
         return DROPPED;
     case WEIR_DROP_OLDEST: {
         bool for_hook = undeliver(actor, take_oldest(actor), WEIR_EOVERLOAD, dropped);
@@ -292,7 +291,7 @@ void actor_handled(struct actor *actor, struct letter *letter, int result)
     } else {
         actor->handled++;
         if (letter->post && actor->spec.reply_bytes > 0) {
-            memcpy(letter->post->reply, letter->reply, actor->spec.reply_bytes);
+            flow_copy(letter->post->reply, letter->reply, actor->spec.reply_bytes);
         }
     }
     answer(letter, result);

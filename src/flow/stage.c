@@ -1,7 +1,6 @@
 /* stage.c - the queue of a stage: who gets in, who waits, what is lost. */
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 #include <weir/runtime.h>
 
 #include "flow/pipeline.h"
@@ -22,7 +21,7 @@ static struct passage *passage_new(struct pipeline *pipeline, struct entry *entr
 
     assert(node); /* there is room in the queue, so there is a passage for it */
     passage = container_of(node, struct passage, node);
-    memcpy(passage->item, entry->item, pipeline->spec.item_bytes);
+    flow_copy(passage->item, entry->item, pipeline->spec.item_bytes);
     passage->is_call = entry->is_call;
     passage->caller = entry->is_call ? entry : NULL;
     passage->skipped = 0;
@@ -50,7 +49,7 @@ static void give_back(struct pipeline *pipeline, struct passage *passage, int re
 {
     struct entry *caller = passage->caller;
 
-    memcpy(caller->item, passage->item, pipeline->spec.item_bytes);
+    flow_copy(caller->item, passage->item, pipeline->spec.item_bytes);
     fill_outcome(passage, caller->outcome);
     caller->state = ENTRY_DONE;
     waiter_wake(&caller->waiter, result);
@@ -70,7 +69,7 @@ bool passage_lose(struct pipeline *pipeline, struct passage *passage, int error,
     pipeline->figures.lost++;
     if (passage->entered) stage->figures.failed++;
     if (for_hook) {
-        memcpy(lost->item, passage->item, pipeline->spec.item_bytes);
+        flow_copy(lost->item, passage->item, pipeline->spec.item_bytes);
         describe_loss(stage, error, &lost->lost);
     } else {
         give_back(pipeline, passage, error);
@@ -88,7 +87,7 @@ void passage_finish(struct pipeline *pipeline, struct passage *passage, void *it
     if (passage->caller) {
         give_back(pipeline, passage, partial ? WEIR_PARTIAL : 0);
     } else if (item) {
-        memcpy(item, passage->item, pipeline->spec.item_bytes);
+        flow_copy(item, passage->item, pipeline->spec.item_bytes);
         fill_outcome(passage, ret_outcome);
     }
     passage_free(pipeline, passage);
@@ -165,7 +164,7 @@ static int drop_newest(struct stage *stage, struct entry *entry, struct lost_ite
     if (entry->is_call || entry->passage) return WEIR_EOVERLOAD;
     pipeline->figures.accepted++;
     pipeline->figures.lost++;
-    memcpy(lost->item, entry->item, pipeline->spec.item_bytes);
+    flow_copy(lost->item, entry->item, pipeline->spec.item_bytes);
     describe_loss(stage, WEIR_EOVERLOAD, &lost->lost);
     return ENTER_LOST;
 }

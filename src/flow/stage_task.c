@@ -1,5 +1,4 @@
 /* stage_task.c - a task of a stage: takes items, works on them, hands them on. */
-#include <string.h>
 #include <weir/runtime.h>
 
 #include "flow/pipeline.h"
@@ -48,7 +47,7 @@ static int attempt_once(const struct work *work)
     size_t bytes = work->stage->pipeline->spec.item_bytes;
     int r = 0;
 
-    memcpy(work->scratch->item, work->passage->item, bytes);
+    flow_copy(work->scratch->item, work->passage->item, bytes);
     WEIR_DEADLINE(spec->timeout_ms) {
         if (spec->pool) {
             work->scratch->fn = spec->fn;
@@ -130,10 +129,10 @@ static int do_without(const struct work *work, int error)
 
     if (spec->on_failure == WEIR_STAGE_FAIL) return error;
     if (spec->on_failure == WEIR_STAGE_FALLBACK) {
-        memcpy(work->scratch->item, passage->item, bytes);
+        flow_copy(work->scratch->item, passage->item, bytes);
         r = spec->fallback(work->scratch->item, spec->keep_arg);
         if (r < 0) return r;
-        memcpy(passage->item, work->scratch->item, bytes);
+        flow_copy(passage->item, work->scratch->item, bytes);
     }
     if (passage->skipped == 0) passage->skip_error = error;
     passage->skipped |= UINT32_C(1) << work->stage->index;
@@ -153,7 +152,7 @@ static int work_on(const struct work *work, struct task *self, bool *ret_skipped
     }
     WEIR_DEADLINE(left_ms) { r = attempt_all(work); }
     if (r >= 0) {
-        memcpy(passage->item, work->scratch->item, work->stage->pipeline->spec.item_bytes);
+        flow_copy(passage->item, work->scratch->item, work->stage->pipeline->spec.item_bytes);
         return 0;
     }
     if (task_interruption(self, false) < 0) return WEIR_ECLOSED; /* the pipeline itself ends */

@@ -88,13 +88,36 @@ FLOW_TEST(pipeline_stage_failure_means_what_its_spec_says)
 
 /* ---- The caller's time ---- */
 
+static int call_cancelled(void *arg)
+{
+    struct stream *stream = arg;
+    struct item item = {.wait_stage = stream->count};
+    int r = weir_pipeline_call(stream->pipeline, &item, NULL);
+    CHECK_INT(r, ==, WEIR_ECANCELED);
+    CHECK_INT(item.trail, ==, 0);
+    return r;
+}
+
+/* A call that is cancelled when its item has come as far as it can. */
+static void cancel_call(weir_scope *scope, weir_pipeline *pipeline, int wait_stage)
+{
+    struct stream stream = {pipeline, wait_stage};
+    weir_task task;
+    CHECK_OK(weir_task_spawn(
+        scope, &(weir_task_spec){.fn = call_cancelled, .arg = &stream, .arg_bytes = sizeof stream},
+        &task));
+    settle();
+    CHECK_OK(weir_task_cancel(task, "enough"));
+    CHECK_OK(weir_task_join(task, NULL));
+}
+
 FLOW_TEST(pipeline_call_that_is_cancelled_is_removed_or_lost)
 {
     weir_stage_spec stages[3];
     weir_pipeline_spec spec = three(stages);
     weir_pipeline_figures f;
     weir_pipeline *pipeline;
-    int result, r = 0;
+    int result;
 
     reset();
     FLOW_SCOPE(scope, &result)
@@ -104,30 +127,60 @@ FLOW_TEST(pipeline_call_that_is_cancelled_is_removed_or_lost)
         CHECK_OK(weir_event_open(scope, "gate", &places[1].gate));
         CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
         stream.pipeline = pipeline;
-        /* In work: the stage goes on, and its item is lost after it. */
-        WEIR_DEADLINE(5) {
-            r = weir_pipeline_call(pipeline, &(struct item){.wait_stage = 2}, NULL);
-        }
-        CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+        /* In work, and in a later queue: the stage goes on, and they are lost after it. */
+        cancel_call(scope, pipeline, 2);
+        cancel_call(scope, pipeline, 2);
+        weir_pipeline_figures_of(pipeline, &f);
+        CHECK_INT(f.inside, ==, 2);
+        CHECK_INT(atom_load(&lost_count), ==, 0);
         weir_event_set(places[1].gate);
         settle();
         weir_pipeline_figures_of(pipeline, &f);
-        CHECK_INT(f.lost, ==, 1);
-        CHECK_INT(atom_load(&lost_count), ==, 1);
-        CHECK_INT(atom_load(&lost_error), <, 0);
+        CHECK_INT(f.lost, ==, 2);
         CHECK_INT(f.inside, ==, 0);
+        CHECK_INT(atom_load(&lost_count), ==, 2);
+        CHECK_INT(atom_load(&lost_error), ==, WEIR_ECANCELED);
+        CHECK_INT(atom_load(&places[1].entered), ==, 1); /* no work for nobody */
         /* In the first queue: it never happens. */
         CHECK_OK(weir_spawn(scope, call_item, &stream, sizeof stream));
         settle();
-        WEIR_DEADLINE(5) { r = weir_pipeline_call(pipeline, &(struct item){0}, NULL); }
-        CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+        cancel_call(scope, pipeline, 0);
         weir_pipeline_figures_of(pipeline, &f);
         CHECK_INT(f.removed, ==, 1);
         CHECK_INT(f.inside, ==, 1);
         weir_event_set(places[0].gate);
         CHECK_OK(weir_scope_join(scope));
-        CHECK_INT(atom_load(&places[0].entered), ==, 2);
+        CHECK_INT(atom_load(&places[0].entered), ==, 3);
         check_conserved(pipeline, 3);
+    }
+    return result;
+}
+
+FLOW_TEST(pipeline_call_ends_with_the_deadline_of_its_caller_or_the_budget)
+{
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_pipeline *pipeline, *quick;
+    int result, r = 0;
+
+    reset();
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "gate", &places[0].gate));
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        WEIR_DEADLINE(5) {
+            r = weir_pipeline_call(pipeline, &(struct item){.wait_stage = 1}, NULL);
+        }
+        CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+        for (int i = 0; i < 3; i++) stages[i].timeout_ms = 5;
+        spec.budget_ms = 15;
+        stages[0].concurrency = 1;
+        CHECK_OK(weir_pipeline_open(scope, &spec, &quick));
+        for (int i = 0; i < 3; i++) {
+            CHECK_INT(weir_pipeline_call(quick, &(struct item){.wait_stage = 1}, NULL), ==,
+                      WEIR_ETIMEDOUT);
+        }
+        weir_event_set(places[0].gate);
     }
     return result;
 }
