@@ -80,9 +80,13 @@ static int64_t backoff_ms(struct actor *actor)
 static int recover(struct actor *actor, struct task *self, int error)
 {
     struct worker *worker = worker_self();
+    bool discards;
     int64_t ms;
 
-    if (actor->discards) return WEIR_ECANCELED;          /* set before it was cancelled */
+    flow_lock(&actor->object);
+    discards = actor->discards;
+    flow_unlock(&actor->object);
+    if (discards) return WEIR_ECANCELED; /* by the stop, whatever on_message made of it */
     if (task_interruption(self, true) < 0) return error; /* cancelled, or stopping */
     if (!restart_allowed(actor, weir_now_ns())) {
         log_write(worker->runtime, WEIR_LOG_ERROR, self,

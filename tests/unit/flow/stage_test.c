@@ -286,6 +286,55 @@ FLOW_TEST(pipeline_stage_runs_in_a_pool_and_a_late_job_touches_nothing)
     return result;
 }
 
+/* ---- Figures ---- */
+
+static int measure(void *arg)
+{
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_pipeline_figures f;
+    weir_stage_figures s;
+    weir_pipeline *pipeline;
+    int result;
+
+    (void)arg;
+    reset();
+    stages[0].timeout_ms = 10;
+    stages[0].on_failure = WEIR_STAGE_SKIP;
+    stages[0].latency_ms = 4;
+    spec.latency_ms = 7;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "gate", &places[0].gate));
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        /* The second waits while the first is in work, for 10 ms of time that jumps. */
+        CHECK_OK(weir_pipeline_send(pipeline, &(struct item){.wait_stage = 1}));
+        CHECK_OK(weir_pipeline_send(pipeline, &(struct item){.wait_stage = 1}));
+        weir_pipeline_stop(pipeline, WEIR_DRAIN);
+        CHECK_OK(weir_pipeline_wait(pipeline));
+        CHECK_OK(weir_pipeline_stage_figures(pipeline, 0, &s));
+        CHECK_INT(s.latency_ms, ==, 4);
+        CHECK_INT(s.waited.count, ==, 2);
+        CHECK_INT(s.waited.max_ns / 1000000, ==, 10);
+        CHECK_INT(s.waited.total_ns / 1000000, ==, 10);
+        CHECK_INT(s.ran.count, ==, 2);
+        CHECK_INT(s.ran.total_ns / 1000000, ==, 20);
+        CHECK_INT(s.timeouts, ==, 2);
+        weir_pipeline_figures_of(pipeline, &f);
+        CHECK_INT(f.latency_ms, ==, 7);
+        CHECK_INT(f.end_to_end.count, ==, 2);
+        CHECK_INT(f.end_to_end.max_ns / 1000000, ==, 20);
+        CHECK_INT(f.partial, ==, 2);
+    }
+    return result;
+}
+
+TEST_WITH(pipeline_figures_have_the_target_beside_what_is_measured, .workers = 1)
+{
+    test_clock_auto();
+    CHECK_OK(flow_test_run(measure));
+}
+
 /* ---- The policy slot ---- */
 
 struct fake_policy {
