@@ -27,6 +27,7 @@ enum weir_error {
     WEIR_EEXIT = -4108,       /* a process ended, and not as it should have: weir_why() */
     WEIR_EOVERTIME = -4109,   /* a job took longer than its pool allows: weir_why() */
     WEIR_EPROTOCOL = -4110,   /* the other side does not keep to the protocol: weir_why() */
+    WEIR_ECRASHED = -4111,    /* who was at it failed in the middle: it may have happened or not */
 };
 
 /* weir_strerror - a sentence for a code of ours or of the kernel's.

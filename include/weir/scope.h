@@ -74,8 +74,9 @@ WEIR_API WEIR_MUST_USE int weir_scope_open_at(const char *where, size_t spec_byt
                                               const weir_scope_spec *spec, weir_scope **ret_scope);
 #define weir_scope_open(...) weir_scope_open_at(WEIR_HERE, sizeof(weir_scope_spec), __VA_ARGS__)
 
-/* weir_scope_join - wait until all tasks of the scope have ended; it stays open.
- * Returns what close would. Suspends.
+/* weir_scope_join - wait until all tasks of the scope have ended, but for those of its
+ * actors and pipelines, which serve others; it stays open. Returns what close would.
+ * Suspends.
  * Cancel: nothing moved. A cancellation of the scope reaches its tasks, which are
  * awaited; a WEIR_DEADLINE inside the scope ends the wait with WEIR_ETIMEDOUT and the
  * tasks go on. */
@@ -85,7 +86,8 @@ WEIR_SUSPENDS int weir_scope_join(weir_scope *scope);
  * return the first failure: a task's error; WEIR_ETIMEDOUT if the scope's own
  * deadline cut a task short; WEIR_ECANCELED if a cancellation from outside or the end
  * of a stop did; the error given to weir_scope_cancel. Tasks that all returned 0 or
- * more had their way: that is 0, however late. Order of release: tasks, postboxes and idle waits,
+ * more had their way: that is 0, however late. Order of release: tasks; actors and
+ * pipelines, the newest first, each of which finishes what it has; postboxes and idle waits,
  * timers, then the scope. Suspends. Cancel: it is not cut short (see join).
  * Closing out of order or from another task aborts with a sentence. */
 WEIR_SUSPENDS int weir_scope_close_at(const char *where, weir_scope *scope);

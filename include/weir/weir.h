@@ -2,15 +2,18 @@
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
+#include <weir/actor.h>
 #include <weir/broadcast.h>
 #include <weir/chan.h>
 #include <weir/defs.h>
 #include <weir/error.h>
+#include <weir/fan.h>
 #include <weir/file.h>
 #include <weir/log.h>
 #include <weir/map.h>
 #include <weir/metrics.h>
 #include <weir/net.h>
+#include <weir/pipeline.h>
 #include <weir/pool.h>
 #include <weir/postbox.h>
 #include <weir/process.h>

@@ -176,6 +176,7 @@ static const struct meter_value stage_values[STAGE_VALUES] = {
     REJECTED(STAGE_REJECTED_BREAKER, "breaker"),
     REJECTED(STAGE_REJECTED_EXPIRED, "expired"),
     REJECTED(STAGE_REJECTED_CLOSED, "closed"),
+    REJECTED(STAGE_REJECTED_POLICY, "policy"),
 };
 
 static const struct meter_histogram stage_histograms[] = {
@@ -207,6 +208,12 @@ void stage_meter_close(struct stage_meter *stage)
 void stage_item_queued(struct stage_meter *stage)
 {
     uint64_t depth = atom_add(&stage->depth, 1) + 1;
+    meter_count(stage->metered.meter, STAGE_DEPTH_MAX, depth);
+}
+
+void stage_depth_is(struct stage_meter *stage, uint64_t depth)
+{
+    atom_store(&stage->depth, depth);
     meter_count(stage->metered.meter, STAGE_DEPTH_MAX, depth);
 }
 

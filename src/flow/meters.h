@@ -60,6 +60,7 @@ enum stage_reason {
     STAGE_REJECTED_BREAKER, /* a breaker is open */
     STAGE_REJECTED_EXPIRED, /* its deadline had passed before its turn came */
     STAGE_REJECTED_CLOSED,  /* the stage is draining, or has ended */
+    STAGE_REJECTED_POLICY,  /* its policy said no */
     STAGE_REASONS,
 };
 
@@ -94,6 +95,8 @@ void stage_item_queued(struct stage_meter *stage);
 void stage_item_begun(struct stage_meter *stage, int64_t wait_ns);
 void stage_item_ended(struct stage_meter *stage, int64_t run_ns, int result);
 void stage_item_rejected(struct stage_meter *stage, enum stage_reason reason);
+/* The same for a stage that counts its queue itself: so many wait now. */
+void stage_depth_is(struct stage_meter *stage, uint64_t depth);
 /* It has left the queue without being handled: cancelled, or dropped. */
 void stage_item_removed(struct stage_meter *stage);
 

@@ -13,6 +13,8 @@
 #ifndef WEIR_FLOW_WAIT_H
 #define WEIR_FLOW_WAIT_H
 
+#include <string.h>
+
 #include "base/atomic.h"
 #include "base/list.h"
 #include "flow/object.h"
@@ -78,6 +80,14 @@ static inline int waiter_park(struct task *self, struct waiter *waiter,
                               const struct wait_kind *kind)
 {
     return task_park(self, kind, waiter);
+}
+
+/* Copy what moves between tasks: the edges are those of the calls, not of the copies. */
+static inline void flow_copy(void *to, const void *from, size_t bytes)
+{
+    sanitize_unseen_begin();
+    memcpy(to, from, bytes);
+    sanitize_unseen_end();
 }
 
 /* For struct wait_kind. */

@@ -17,10 +17,13 @@ static void deliver_belonging_mail(struct worker *worker, struct mail *mail)
     struct belonging *belonging = container_of(mail, struct belonging, mail);
     uint8_t bits = atom_exchange(&belonging->mail_bits, 0);
 
-    /* Each call may free it, so there is at most one. */
+    /* Each call may free it, so there is at most one; but for a dismissal, which does not. */
     if (bits & (BELONGING_FORGOTTEN | BELONGING_RELEASE)) {
         belonging->kind->release(worker, belonging);
-    } else if (bits & BELONGING_SIGNALLED) {
+        return;
+    }
+    if (bits & BELONGING_DISMISSED) belonging->kind->dismissed(worker, belonging);
+    if (bits & BELONGING_SIGNALLED) {
         belonging->kind->signalled(worker, belonging,
                                    atom_load(&belonging->scope->children_signals));
     }
@@ -36,6 +39,7 @@ int scope_own(weir_scope *scope, struct worker *worker, struct belonging *belong
     belonging->worker = worker;
     belonging->kind = kind;
     belonging->mail.deliver = deliver_belonging_mail;
+    belonging->attendants = 0;
     atom_store(&belonging->mail_bits, 0);
     scope_lock(scope);
     if (atom_load(&scope->children_signals) & SIGNAL_CANCELLED) {
@@ -61,4 +65,26 @@ bool scope_forget(struct belonging *belonging)
     if (atom_exchange(&belonging->mail_bits, BELONGING_FORGOTTEN) != 0) return false;
     atom_store(&belonging->mail_bits, 0);
     return true;
+}
+
+void scope_attend(struct belonging *belonging)
+{
+    weir_scope *scope = belonging->scope;
+
+    scope_lock(scope);
+    belonging->attendants++;
+    scope->attendants++;
+    scope_settle(scope);
+    scope_unlock(scope);
+}
+
+void scope_attend_end(struct belonging *belonging)
+{
+    weir_scope *scope = belonging->scope;
+
+    scope_lock(scope);
+    assert(belonging->attendants > 0);
+    belonging->attendants--;
+    scope->attendants--;
+    scope_unlock(scope);
 }

@@ -25,6 +25,7 @@ static const struct error_text own_errors[] = {
     {WEIR_EEXIT, "WEIR_EEXIT", "the process ended, and not as it should have"},
     {WEIR_EOVERTIME, "WEIR_EOVERTIME", "the job took longer than its pool allows"},
     {WEIR_EPROTOCOL, "WEIR_EPROTOCOL", "the other side does not keep to the protocol"},
+    {WEIR_ECRASHED, "WEIR_ECRASHED", "who was at it failed in the middle"},
 };
 
 static const struct error_text *find(int error)

@@ -498,7 +498,7 @@ static inline void end_plain(struct worker *worker, weir_scope *scope, struct ta
     } else {
         slot_return(scope);
     }
-    if (scope->live == 0) scope_settle(scope);
+    if (scope->live <= scope->attendants) scope_settle(scope);
     scope_unlock(scope);
     if (__builtin_expect(worker->local_head != NULL, 0)) mail_deliver_local(worker);
 }

@@ -169,6 +169,7 @@ static void scope_init(weir_scope *scope, struct worker *worker, struct task *op
     list_init(&scope->spawners);
     list_init(&scope->belongings);
     scope->live = 0;
+    scope->attendants = 0;
     scope->room_wanted = false;
     scope->posts_turn = false;
     scope->interrupted = 0;
@@ -483,12 +484,12 @@ void weir_scope_stop(weir_scope *scope, int64_t grace_ms)
 
 void scope_settle(weir_scope *scope)
 {
-    if (scope->live > 0) return;
+    if (scope->live > scope->attendants) return;
     if (scope->joiner) {
         struct task *joiner = scope->joiner;
         scope->joiner = NULL;
         task_wake(joiner, 0);
-    } else if (!scope->opener) {
+    } else if (!scope->opener && scope->live == 0) {
         runtime_root_settled(scope->runtime);
     }
 }
@@ -564,6 +565,19 @@ void scope_release_belongings(weir_scope *scope)
     scope_unlock(scope);
 }
 
+/* Nobody is left but attendants. The newest may need the older ones to finish what it has,
+ * so each is dismissed when those after it have ended. The lock is held. */
+static void dismiss_newest(weir_scope *scope)
+{
+    for (struct list *node = scope->belongings.prev; node != &scope->belongings;
+         node = node->prev) {
+        struct belonging *belonging = container_of(node, struct belonging, node);
+        if (belonging->attendants == 0) continue;
+        belonging_mail(belonging, BELONGING_DISMISSED);
+        return;
+    }
+}
+
 /* Wait until there is neither a task nor a belonging. Both are looked at under one hold
  * of the lock: a belonging's callback may spawn a task and let go of itself. */
 static void wait_for_everything(weir_scope *scope, struct task *self)
@@ -572,7 +586,11 @@ static void wait_for_everything(weir_scope *scope, struct task *self)
     (void)task_enter(self, ENTER_PLAIN);
     scope_lock(scope);
     while (scope->live > 0 || !list_empty(&scope->belongings)) {
-        if (scope->live == 0) ask_to_let_go(scope);
+        if (scope->live == 0) {
+            ask_to_let_go(scope);
+        } else if (scope->live == scope->attendants) {
+            dismiss_newest(scope);
+        }
         (void)wait_until_settled(scope, self, &wait_close);
     }
     scope_unlock(scope);
@@ -608,7 +626,9 @@ int weir_scope_join(weir_scope *scope)
     if (r < 0 && interrupted_inside(self, scope)) return r;
     r = 0;
     scope_lock(scope);
-    while (r == 0 && scope->live > 0) r = wait_until_settled(scope, self, &wait_scope_join);
+    while (r == 0 && scope->live > scope->attendants) {
+        r = wait_until_settled(scope, self, &wait_scope_join);
+    }
     if (r == 0) r = scope_result(scope);
     scope_unlock(scope);
     sanitize_acquire(scope);

@@ -7,9 +7,10 @@
  * one worker it is left out.
  *
  * Invariants: `live` counts the children plus the slots granted to waiting
- * spawners; children_signals is what block_refresh last found in force, plus what
- * was signalled directly; the memory is type-stable and the lock is never
- * destroyed while the runtime lives, so that a late unlock is harmless.
+ * spawners, and `attendants` is never more; children_signals is what block_refresh
+ * last found in force, plus what was signalled directly; the memory is type-stable
+ * and the lock is never destroyed while the runtime lives, so that a late unlock is
+ * harmless.
  */
 #ifndef WEIR_RT_SCOPE_H
 #define WEIR_RT_SCOPE_H
@@ -42,6 +43,9 @@ struct belonging_kind {
      * false: there is no such row. `ret_boundary` is zeroed before, but for what the map
      * knows itself. The scope's lock may be held. Every kind has one (scope_own). */
     bool (*boundary)(struct belonging *belonging, unsigned row, struct boundary *ret_boundary);
+    /* The scope is being closed, and nobody is left in it but attendants: those of this
+     * one, the newest, are to finish what they have and end. May be NULL without any. */
+    void (*dismissed)(struct worker *worker, struct belonging *belonging);
 };
 struct belonging {
     struct list node; /* in scope->belongings */
@@ -50,11 +54,13 @@ struct belonging {
     const struct belonging_kind *kind;
     struct mail mail;
     ATOM(uint8_t) mail_bits;
+    uint32_t attendants; /* tasks that serve it; covered by the scope's lock */
 };
 enum {
     BELONGING_SIGNALLED = 1 << 0,
     BELONGING_RELEASE = 1 << 1,
     BELONGING_FORGOTTEN = 1 << 2, /* gone, but mail is still under way */
+    BELONGING_DISMISSED = 1 << 3,
 };
 
 struct weir_scope {
@@ -82,6 +88,7 @@ struct weir_scope {
     struct list children; /* tasks alive */
     struct list ended;    /* tasks whose handle was not joined yet */
     size_t live;
+    size_t attendants;    /* those of `live` that serve a belonging: nobody waits for them */
     struct list spawners; /* struct spawn_wait, first come first served */
     bool room_wanted;     /* a postbox found the scope full */
     bool posts_turn;      /* whose turn it is when spawners wait as well */
@@ -167,6 +174,12 @@ int scope_own(weir_scope *scope, struct worker *worker, struct belonging *belong
 bool scope_forget(struct belonging *belonging);
 /* Tell it something (BELONGING_*) on its worker. The scope's lock is held. */
 void belonging_mail(struct belonging *belonging, uint8_t bits);
+
+/* The calling task of the belonging's scope serves it (an actor's, a stage's) until it
+ * leaves, which is the last thing it does. A join does not wait for it; a close dismisses
+ * it when all others have ended, the newest belonging first. */
+void scope_attend(struct belonging *belonging);
+void scope_attend_end(struct belonging *belonging);
 
 /* Ask every belonging to let go, on its worker. */
 void scope_release_belongings(weir_scope *scope);
