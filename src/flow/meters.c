@@ -184,7 +184,7 @@ static const struct meter_histogram stage_histograms[] = {
     [STAGE_RUN] = {"weir_stage_run_seconds", "How long the stage takes for an item."},
 };
 
-static const struct meter_kind stage_meter_kind = {
+const struct meter_kind stage_meter_kind = {
     .labels = {"stage"},
     .values = stage_values,
     .value_count = STAGE_VALUES,
@@ -269,7 +269,7 @@ static const struct meter_histogram pipeline_histograms[] = {
                           "From the call until the item has left the last stage."},
 };
 
-static const struct meter_kind pipeline_meter_kind = {
+const struct meter_kind pipeline_meter_kind = {
     .labels = {"pipeline"},
     .values = pipeline_values,
     .value_count = PIPELINE_VALUES,

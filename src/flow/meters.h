@@ -75,6 +75,7 @@ enum {
     STAGE_REJECTED,
     STAGE_VALUES = STAGE_REJECTED + STAGE_REASONS,
 };
+extern const struct meter_kind stage_meter_kind;
 
 /* In a stage. `depth` (items that wait for it) and `latency_ms` are the stage's to keep up
  * to date; both are read when somebody looks. */
@@ -111,6 +112,7 @@ enum {
     PIPELINE_LATENCY_TARGET,
     PIPELINE_VALUES,
 };
+extern const struct meter_kind pipeline_meter_kind;
 
 struct pipeline_meter {
     struct metered metered; /* the first member */

@@ -447,3 +447,51 @@ FLOW_TEST(pipeline_meter_measures_from_end_to_end)
     pipeline_meter_close(&pipeline);
     return 0;
 }
+
+static int pass_through(void *item, void *keep_arg)
+{
+    (void)item, (void)keep_arg;
+    return 0;
+}
+
+static void note_lost(void *item, const weir_lost *lost, void *keep_arg)
+{
+    (void)item, (void)lost, (void)keep_arg;
+}
+
+FLOW_TEST(a_pipeline_measures_its_stages_and_itself)
+{
+    static const weir_stage_spec stages[] = {{.name = "only",
+                                              .fn = pass_through,
+                                              .concurrency = 1,
+                                              .queue_max = 4,
+                                              .overflow = WEIR_REJECT,
+                                              .timeout_ms = 1000,
+                                              .latency_ms = 10,
+                                              .on_failure = WEIR_STAGE_FAIL}};
+    static const weir_pipeline_spec spec = {.name = "line",
+                                            .item_bytes = sizeof(int),
+                                            .budget_ms = 2000,
+                                            .stages = stages,
+                                            .stage_count = 1,
+                                            .on_lost = note_lost};
+    weir_pipeline *pipeline;
+    int result, item = 1, calls = 0;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        for (; calls < 20; calls++) CHECK_OK(weir_pipeline_call(pipeline, &item, NULL));
+    }
+    meter_read(meter_get(&stage_meter_kind, "only", NULL), STAGE_WAIT, &seen);
+    CHECK_INT(seen.count, ==, 20);
+    meter_read(meter_get(&stage_meter_kind, "only", NULL), STAGE_RUN, &seen);
+    CHECK_INT(seen.count, ==, 20);
+    meter_read(meter_get(&pipeline_meter_kind, "line", NULL), PIPELINE_LATENCY, &seen);
+    CHECK_INT(seen.count, ==, 20);
+    CHECK_INT(value_of(&stage_meter_kind, "only", NULL, STAGE_FINISHED), ==, 20);
+    CHECK_INT(value_of(&stage_meter_kind, "only", NULL, STAGE_DEPTH), ==, 0);
+    CHECK_INT(value_of(&stage_meter_kind, "only", NULL, STAGE_LATENCY_TARGET), ==, 10);
+    CHECK_INT(value_of(&pipeline_meter_kind, "line", NULL, PIPELINE_FINISHED), ==, 20);
+    return result;
+}
