@@ -12,9 +12,13 @@
 
 static inline void copy_item(const struct chan *chan, void *to, const void *from)
 {
-    /* A pointer or a small struct is the usual item: no call for those. */
+    /* A number, a pointer or two are the usual items: no call for those. */
     if (chan->item_bytes == sizeof(uint64_t)) {
         memcpy(to, from, sizeof(uint64_t));
+    } else if (chan->item_bytes == sizeof(uint32_t)) {
+        memcpy(to, from, sizeof(uint32_t));
+    } else if (chan->item_bytes == 2 * sizeof(uint64_t)) {
+        memcpy(to, from, 2 * sizeof(uint64_t));
     } else {
         sanitize_unseen_begin(); /* edges are those of the calls, not of the copies */
         memcpy(to, from, chan->item_bytes);
@@ -22,29 +26,38 @@ static inline void copy_item(const struct chan *chan, void *to, const void *from
     }
 }
 
-static inline void *slot(const struct chan *chan, uint32_t index)
+static inline void move_on(const struct chan *chan, unsigned char **place)
 {
-    return chan->items + (size_t)index * chan->item_bytes;
+    *place += chan->item_bytes;
+    if (*place == chan->end) *place = chan->items;
+}
+
+static inline void count_stored(struct chan *chan)
+{
+    if (++chan->count > chan->depth_max) chan->depth_max = chan->count;
 }
 
 static inline void store(struct chan *chan, const void *item)
 {
-    uint32_t index = chan->head + chan->count;
-    if (index >= chan->slots) index -= chan->slots;
-    copy_item(chan, slot(chan, index), item);
-    if (++chan->count > chan->depth_max) chan->depth_max = chan->count;
+    copy_item(chan, chan->tail, item);
+    move_on(chan, &chan->tail);
+    count_stored(chan);
+}
+
+static inline void unstore(struct chan *chan, void *item)
+{
+    copy_item(chan, item, chan->head);
+    move_on(chan, &chan->head);
+    chan->count--;
 }
 
 void chan_unstore(struct chan *chan, void *item)
 {
-    copy_item(chan, item, slot(chan, chan->head));
-    if (++chan->head == chan->slots) chan->head = 0;
-    chan->count--;
+    unstore(chan, item);
 }
 
 static inline void count_accepted(struct chan *chan)
 {
-    chan->accepted++;
     if (chan->counts_done) chan->unfinished++;
 }
 
@@ -118,10 +131,7 @@ static bool hand_over(struct chan *chan, const void *item)
 static int overflow(struct chan *chan, const void *item, void *displaced)
 {
     switch (chan->overflow) {
-    case WEIR_DROP_NEWEST:
-        chan->accepted++;
-        chan->dropped++;
-        return CHAN_DROPPED_THIS;
+    case WEIR_DROP_NEWEST: chan->dropped++; return CHAN_DROPPED_THIS;
     case WEIR_DROP_OLDEST:
         chan_unstore(chan, displaced);
         chan->dropped++;
@@ -186,6 +196,47 @@ static const struct wait_kind wait_done = {
     .describe = waiter_describe,
 };
 
+/* ---- The common moves: one worker, nothing to count ---- */
+
+/* Receivers wait only while nothing is stored, senders only while there
+ * is no room. */
+bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *item)
+{
+    struct waiter *receiver;
+
+    if (__builtin_expect(!list_empty(&chan->receivers), 0)) {
+        receiver = waiter_pop(&chan->receivers);
+        if (__builtin_expect(receiver != NULL, 1)) {
+            copy_item(chan, receiver->item, item);
+            chan->received++;
+            waiter_wake_here(worker, receiver);
+            return true;
+        }
+    }
+    if (chan->count >= chan->capacity) return false;
+    store(chan, item);
+    return true;
+}
+
+bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item)
+{
+    struct waiter *sender;
+
+    if (__builtin_expect(chan->count > 0, 1)) {
+        unstore(chan, item);
+        chan->received++;
+        if (__builtin_expect(!list_empty(&chan->senders), 0)) chan_refill(chan);
+        return true;
+    }
+    if (list_empty(&chan->senders)) return false;
+    sender = waiter_pop(&chan->senders);
+    if (!sender) return false;
+    copy_item(chan, item, sender->item);
+    chan->received++;
+    waiter_wake_here(worker, sender);
+    return true;
+}
+
 /* The lock is held, and let go. */
 static int send_wait(struct chan *chan, struct task *self, const void *item)
     LOCK_RELEASES(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
@@ -225,7 +276,7 @@ static int reject(struct chan *chan)
     return WEIR_EOVERLOAD;
 }
 
-int weir_tx_send(weir_tx *tx, const void *item)
+static __attribute__((noinline)) int send_slowly(weir_tx *tx, const void *item)
 {
     struct chan *chan = chan_of_tx(tx, "weir_tx_send");
     struct task *self = task_self();
@@ -244,6 +295,48 @@ int weir_tx_send(weir_tx *tx, const void *item)
     }
     flow_unlock(&chan->object);
     return r;
+}
+
+static SWITCH_RETURNS int send_wait_here(struct chan *chan, struct task *self, const void *item)
+{
+    struct waiter waiter;
+
+    if (chan->overflow != WEIR_WAIT) return reject(chan);
+    waiter_init(&waiter, self, &chan->object, (void *)(uintptr_t)item);
+    list_add_tail(&chan->senders, &waiter.node);
+    return task_park(self, &wait_send, &waiter);
+}
+
+/* Somebody waits, or must, or the item is no single word. Apart, so that the common path
+ * keeps nothing on the stack. */
+static __attribute__((noinline)) int send_here(struct chan *chan, struct task *self,
+                                               const void *item)
+{
+    if (chan_send_at_once(worker_self(), chan, item)) return 0;
+    return send_wait_here(chan, self, item);
+}
+
+int weir_tx_send(weir_tx *tx, const void *item)
+{
+    struct chan *chan = handle_object(tx, HANDLE_TX);
+    struct task *self = task_self();
+    unsigned char *tail;
+
+    if (__builtin_expect(
+            !chan || !self || chan->send_special || self->attention != 0 || self->budget <= 0, 0)) {
+        return send_slowly(tx, item);
+    }
+    self->budget--;
+    sanitize_release(chan);
+    if (__builtin_expect(!list_empty(&chan->receivers) || chan->count >= chan->word_capacity, 0)) {
+        return send_here(chan, self, item);
+    }
+    tail = chan->tail;
+    memcpy(tail, item, sizeof(uint64_t));
+    tail += sizeof(uint64_t);
+    chan->tail = __builtin_expect(tail == chan->end, 0) ? chan->items : tail;
+    count_stored(chan);
+    return 0;
 }
 
 int weir_tx_try_send(weir_tx *tx, const void *item)
@@ -371,7 +464,7 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     return waiter_park(self, &waiter, chan->takes_work ? &wait_recv_work : &wait_recv);
 }
 
-int weir_rx_recv(weir_rx *rx, void *ret_item)
+static __attribute__((noinline)) int recv_slowly(weir_rx *rx, void *ret_item)
 {
     struct chan *chan = chan_of_rx(rx, "weir_rx_recv");
     struct task *self = task_self();
@@ -389,6 +482,51 @@ int weir_rx_recv(weir_rx *rx, void *ret_item)
     }
     sanitize_acquire(chan);
     return r;
+}
+
+static SWITCH_RETURNS int recv_wait_here(struct chan *chan, struct task *self, void *ret_item)
+{
+    struct waiter waiter;
+    int r;
+
+    waiter_init(&waiter, self, &chan->object, ret_item);
+    list_add_tail(&chan->receivers, &waiter.node);
+    r = task_park(self, &wait_recv, &waiter);
+    sanitize_acquire(chan);
+    return r;
+}
+
+static __attribute__((noinline)) int recv_here(struct chan *chan, struct task *self, weir_rx *rx,
+                                               void *ret_item)
+{
+    if (chan_recv_at_once(worker_self(), chan, ret_item)) return 0;
+    if (__builtin_expect(chan->over_or_work, 0)) return recv_slowly(rx, ret_item);
+    return recv_wait_here(chan, self, ret_item);
+}
+
+int weir_rx_recv(weir_rx *rx, void *ret_item)
+{
+    struct chan *chan = handle_object(rx, HANDLE_RX);
+    struct task *self = task_self();
+    unsigned char *head;
+
+    if (__builtin_expect(
+            !chan || !self || chan->recv_special || self->attention != 0 || self->budget <= 0, 0)) {
+        return recv_slowly(rx, ret_item);
+    }
+    self->budget--;
+    sanitize_acquire(chan);
+    if (__builtin_expect(
+            chan->count == 0 || !list_empty(&chan->senders) || chan->word_capacity == 0, 0)) {
+        return recv_here(chan, self, rx, ret_item);
+    }
+    head = chan->head;
+    memcpy(ret_item, head, sizeof(uint64_t));
+    head += sizeof(uint64_t);
+    chan->head = __builtin_expect(head == chan->end, 0) ? chan->items : head;
+    chan->count--;
+    chan->received++;
+    return 0;
 }
 
 int weir_rx_try_recv(weir_rx *rx, void *ret_item)
@@ -472,6 +610,7 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
     }
     flow_lock(&chan->object);
     chan->capacity = (uint32_t)capacity;
+    chan_set_special(chan);
     chan_refill(chan);
     flow_unlock(&chan->object);
     worker_touched(worker_self());
@@ -494,7 +633,7 @@ static void figures(struct chan *chan, weir_chan_figures *ret_figures)
         .capacity = chan->capacity,
         .senders_waiting = queue_length(&chan->senders),
         .receivers_waiting = queue_length(&chan->receivers),
-        .accepted = chan->accepted,
+        .accepted = chan->received + chan->dropped + chan->count,
         .received = chan->received,
         .rejected = chan->rejected,
         .dropped = chan->dropped,
