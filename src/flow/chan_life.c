@@ -418,7 +418,7 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     }
     chan->slots = (uint32_t)slots;
     chan->head = chan->tail = chan->items;
-    chan->end = chan->items + slots * spec->item_bytes;
+    if (slots > 0) chan->end = chan->items + slots * spec->item_bytes;
     chan->capacity = slots > 0 ? (uint32_t)spec->capacity : 0;
     chan->item_bytes = (uint32_t)spec->item_bytes;
     chan->overflow = (uint8_t)spec->overflow;
