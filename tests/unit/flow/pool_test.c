@@ -455,6 +455,7 @@ FLOW_TEST(pool_leaves_a_stuck_thread_alone_and_tells_who_is_queued)
     weir_pool *pool;
     int result, r = 0;
 
+    if (WEIR_TSAN) return 0; /* reports what this is about: a thread that nobody joins */
     atom_store(&stuck_entered, 0);
     atom_store(&stuck_goes_on, 0);
     atom_store(&stuck_left, 0);
