@@ -24,7 +24,7 @@ usage: ./do COMMAND
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
-  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo); no GROUP: all.
+  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo flow); no GROUP: all.
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
   check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
                          analysis, tools/tidy (include matrix and house rules)

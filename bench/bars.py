@@ -55,7 +55,7 @@ BARS = {
         "echo_1000_cpu": ECHO_CPU,
     },
     "flow": {
-        "ping_pong": [Bar("ratio_go", 0.12), Bar("ratio_tokio", 0.16), Bar("ratio_libdill", 0.6)],
+        "ping_pong": [Bar("ratio_go", 0.12), Bar("ratio_tokio", 0.16)],
         "channel_1_1": [Bar("ratio_go", 0.3), Bar("ratio_tokio", 0.2)],
         "channel_4_4": [Bar("ratio_go", 0.35), Bar("ratio_tokio", 0.25)],
         "channel_1_1_2": [Bar("ratio_go", 1.0), Bar("ratio_tokio", 0.5)],

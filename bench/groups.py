@@ -48,13 +48,6 @@ PROGRAMS = {
         pkg_config="libuv",
         install="gcc pkg-config libuv1-dev",
     ),
-    "libdill": Program(
-        path="{out}/bench-libdill",
-        needs=("{cc}", "pkg-config"),
-        command=("{cc}", *C_FLAGS, "-o", "{out}/bench-libdill", "peers/libdill/main.c"),
-        pkg_config="libdill",
-        install="gcc pkg-config libdill-dev",
-    ),
     "c": Program(
         path="{out}/bench-c",
         needs=("{cc}",),
@@ -106,7 +99,6 @@ PEERS = {
     "tokio2": Peer("tokio", {"BENCH_WORKERS": "2"}),
     "libuv": Peer("libuv"),
     "c": Peer("c"),
-    "libdill": Peer("libdill"),
     # Servers of the group echo.
     "weir_epoll": Peer("weir", {"BENCH_BACKEND": "epoll"}, ("serve_echo",)),
     "weir_uring": Peer("weir", {"BENCH_BACKEND": "io_uring"}, ("serve_echo",)),
@@ -218,7 +210,7 @@ GROUPS = {
     ],
     # The fan-out row (its speed-up on two workers) joins these with the fan-out itself.
     "flow": [
-        Row("ping_pong", {**TASKS, "libdill": "libdill"}, 3_000_000, 100_000),
+        Row("ping_pong", TASKS, 3_000_000, 100_000),
         Row("channel_1_1", TASKS, 10_000_000, 1_000_000),
         Row("channel_4_4", TASKS, 10_000_000, 1_000_000),
         Row("channel_1_1_2", TASKS_2, 5_000_000, 200_000, workload="channel_1_1"),
@@ -227,6 +219,6 @@ GROUPS = {
         Row("select_4_128", TASKS, 5_000_000, 200_000),
         Row("mutex", TASKS, 20_000_000, 1_000_000),
         Row("mutex_1000", TASKS, 3_000_000, 100_000),
-        Row("pool", {"weir": "weir", "go": "go2", "tokio": "tokio2", "c": "c"}, 300_000, 64_000),
+        Row("pool", {"weir": "weir", "go": "go2", "tokio": "tokio2"}, 300_000, 64_000),
     ],
 }

@@ -66,7 +66,8 @@ typedef struct weir_chan_spec {
     size_t item_bytes;    /* default: of the ends' type; at most WEIR_ITEM_BYTES_MAX */
     size_t capacity_max;  /* weir_chan_resize may go up to this; default: capacity */
     bool any_thread;      /* threads that are not workers may use weir_tx_try_send; then
-                                every end must be dropped, and may be used after the scope */
+                                every end must be dropped, and may be used after the scope,
+                                and after the runtime */
     bool takes_work;      /* a receive takes on new work: a stop of the scope ends it */
     bool counts_done;     /* receivers say when they have finished an item: weir_rx_done */
     weir_drop_fn on_drop; /* default: items are plain bytes and are forgotten */
@@ -113,11 +114,11 @@ WEIR_SUSPENDS int weir_tx_wait_done(weir_tx *tx);
 
 /* weir_tx_close - no more items: every later send, of every end, gets WEIR_ECLOSED, and
  * so do senders that wait. The end stays, and is dropped as always. Closing again changes
- * nothing. Never suspends. */
+ * nothing. Never suspends. Any thread if the channel says any_thread. */
 WEIR_API void weir_tx_close(weir_tx *tx);
 
 /* weir_tx_copy - one more end of the same side. Errors: -ENOMEM, -ENFILE, WEIR_ECLOSED (its
- * scope has ended). Never suspends. */
+ * scope has ended). Never suspends. Any thread if the channel says any_thread. */
 WEIR_API WEIR_MUST_USE int weir_tx_copy(weir_tx *tx, weir_tx **ret_tx);
 
 /* weir_tx_drop - give an end up. The last one closes the channel. Takes NULL. Never

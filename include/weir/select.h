@@ -61,7 +61,8 @@ enum weir_select_order {
 /* weir_select - do the first of `cases` that can be done, waiting if none can. Returns its
  * index. Errors (no case was done): WEIR_ECANCELED, WEIR_ETIMEDOUT, WEIR_EREFUSED (no case,
  * more than WEIR_SELECT_MAX, order not said, a case that contradicts itself), WEIR_EINUSE (a
- * connection or task that somebody else waits for), WEIR_ENOTASK. */
+ * connection or task that somebody else waits for), WEIR_ESTOPPING (a case receives from a
+ * channel that takes work, and nothing can be done at once), WEIR_ENOTASK. */
 WEIR_SUSPENDS int weir_select(weir_case *cases, size_t count, enum weir_select_order order);
 
 /* weir_case_send, weir_case_recv, weir_case_event, weir_case_timer, weir_case_join,

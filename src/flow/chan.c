@@ -13,9 +13,13 @@
 
 static inline void copy_item(const struct chan *chan, void *to, const void *from)
 {
-    /* A pointer or a small struct is the usual item: no call for those. */
+    /* A number, a pointer or two are the usual items: no call for those. */
     if (chan->item_bytes == sizeof(uint64_t)) {
         memcpy(to, from, sizeof(uint64_t));
+    } else if (chan->item_bytes == sizeof(uint32_t)) {
+        memcpy(to, from, sizeof(uint32_t));
+    } else if (chan->item_bytes == 2 * sizeof(uint64_t)) {
+        memcpy(to, from, 2 * sizeof(uint64_t));
     } else {
         sanitize_unseen_begin(); /* edges are those of the calls, not of the copies */
         memcpy(to, from, chan->item_bytes);
@@ -23,35 +27,13 @@ static inline void copy_item(const struct chan *chan, void *to, const void *from
     }
 }
 
-static inline void *slot(const struct chan *chan, uint32_t index)
+static inline void count_stored(struct chan *chan)
 {
-    return chan->items + (size_t)index * chan->item_bytes;
-}
-
-static inline void store(struct chan *chan, const void *item)
-{
-    uint32_t index = chan->head + chan->count;
-    if (index >= chan->slots) index -= chan->slots;
-    copy_item(chan, slot(chan, index), item);
     if (++chan->count > chan->depth_max) chan->depth_max = chan->count;
-}
-
-static inline void unstore(struct chan *chan, void *item)
-{
-    copy_item(chan, item, slot(chan, chan->head));
-    if (++chan->head == chan->slots) chan->head = 0;
-    chan->count--;
-}
-
-void chan_unstore(struct chan *chan, void *item)
-{
-    if (chan->head == chan->sample_slot) chan->sample_slot = CHAN_NO_SAMPLE; /* it is dropped */
-    unstore(chan, item);
 }
 
 static inline void count_accepted(struct chan *chan)
 {
-    chan->accepted++;
     if (chan->counts_done) chan->unfinished++;
 }
 
@@ -74,16 +56,6 @@ static inline bool is_sample(uint64_t number)
     return __builtin_expect((number & (CHAN_SAMPLE_EVERY - 1)) == 0, 0);
 }
 
-/* The item that was stored last is measured, unless another is. */
-static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t since_ns)
-{
-    uint32_t last = chan->head + chan->count - 1;
-
-    if (!chan->metered.meter || chan->sample_slot != CHAN_NO_SAMPLE) return;
-    chan->sample_slot = last >= chan->slots ? last - chan->slots : last;
-    chan->sample_ns = since_ns ? since_ns : clock_ns(chan);
-}
-
 /* An item that was not stored has been received. */
 static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t since_ns)
 {
@@ -91,17 +63,73 @@ static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t s
     meter_observe(chan->metered.meter, CHAN_WAIT, since_ns ? clock_ns(chan) - since_ns : 0);
 }
 
-static __attribute__((noinline)) void sample_received(struct chan *chan)
+static void aim_head(struct chan *chan)
 {
-    meter_observe(chan->metered.meter, CHAN_WAIT, clock_ns(chan) - chan->sample_ns);
-    chan->sample_slot = CHAN_NO_SAMPLE;
+    bool ahead = chan->sampled && chan->sampled >= chan->head;
+    chan->head_mark = ahead ? chan->sampled + chan->item_bytes : chan->end;
+}
+
+/* The item that was stored last is measured, unless another is. */
+static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t since_ns)
+{
+    unsigned char *after = chan->tail == chan->items ? chan->end : chan->tail;
+
+    if (!chan->metered.meter || chan->sampled) return;
+    chan->sampled = after - chan->item_bytes;
+    chan->sampled_ns = since_ns ? since_ns : clock_ns(chan);
+    aim_head(chan);
+}
+
+/* ---- The ring: what is seldom has its place at marks, which cost nothing to pass by ---- */
+
+/* `waited`: the sender has, and only it knows whether that is measured. */
+static __attribute__((noinline)) void tail_at_mark(struct chan *chan, bool waited)
+{
+    if (!waited && chan_accepted(chan) >= chan->sample_at) {
+        chan->sample_at = chan_accepted(chan) + CHAN_SAMPLE_EVERY;
+        sample_stored(chan, 0);
+    }
+    if (chan->tail == chan->end) chan->tail = chan->items;
+    chan_aim_tail(chan);
+}
+
+static __attribute__((noinline)) void head_at_mark(struct chan *chan, bool received)
+{
+    if (chan->sampled && chan->head == chan->sampled + chan->item_bytes) {
+        chan->sampled = NULL;
+        if (received) {
+            meter_observe(chan->metered.meter, CHAN_WAIT, clock_ns(chan) - chan->sampled_ns);
+        }
+    }
+    if (chan->head == chan->end) chan->head = chan->items;
+    aim_head(chan);
+}
+
+static inline void store(struct chan *chan, const void *item, bool waited)
+{
+    copy_item(chan, chan->tail, item);
+    chan->tail += chan->item_bytes;
+    count_stored(chan);
+    if (__builtin_expect(chan->tail == chan->tail_mark, 0)) tail_at_mark(chan, waited);
+}
+
+static inline void unstore(struct chan *chan, void *item, bool received)
+{
+    copy_item(chan, item, chan->head);
+    chan->head += chan->item_bytes;
+    chan->count--;
+    if (__builtin_expect(chan->head == chan->head_mark, 0)) head_at_mark(chan, received);
+}
+
+void chan_unstore(struct chan *chan, void *item)
+{
+    unstore(chan, item, false);
 }
 
 /* The oldest item is received. */
 static inline void receive_stored(struct chan *chan, void *item)
 {
-    if (__builtin_expect(chan->head == chan->sample_slot, 0)) sample_received(chan);
-    unstore(chan, item);
+    unstore(chan, item, true);
     count_received(chan);
 }
 
@@ -144,7 +172,7 @@ void chan_refill(struct chan *chan)
     while (chan->count < chan->capacity && !list_empty(&chan->senders)) {
         struct waiter *sender = waiter_pop(&chan->senders);
         if (!sender) return;
-        store(chan, sender->item);
+        store(chan, sender->item, true);
         count_accepted(chan);
         if (__builtin_expect(sender->since_ns != 0, 0)) sample_stored(chan, sender->since_ns);
         waiter_wake(sender, 0);
@@ -162,7 +190,7 @@ static bool hand_over(struct chan *chan, const void *item)
     copy_item(chan, receiver->item, item);
     count_accepted(chan);
     count_received(chan);
-    if (is_sample(chan->accepted)) sample_passed(chan, 0);
+    if (is_sample(chan->received)) sample_passed(chan, 0);
     waiter_wake(receiver, 0);
     return true;
 }
@@ -170,16 +198,12 @@ static bool hand_over(struct chan *chan, const void *item)
 static int overflow(struct chan *chan, const void *item, void *displaced)
 {
     switch (chan->overflow) {
-    case WEIR_DROP_NEWEST:
-        chan->accepted++;
-        chan->dropped++;
-        return CHAN_DROPPED_THIS;
+    case WEIR_DROP_NEWEST: chan->dropped++; return CHAN_DROPPED_THIS;
     case WEIR_DROP_OLDEST:
         chan_unstore(chan, displaced);
         chan->dropped++;
-        store(chan, item);
+        store(chan, item, false);
         count_accepted(chan);
-        if (is_sample(chan->accepted)) sample_stored(chan, 0);
         chan_finish(chan, 1); /* after that, or all would seem to be finished for a moment */
         return CHAN_DROPPED_OLDEST;
     default: return CHAN_MUST_WAIT;
@@ -194,9 +218,8 @@ int chan_offer(struct chan *chan, const void *item, void *displaced)
     if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
     /* Senders that wait go first, also if there is room just now. */
     if (chan->count < chan->capacity && list_empty(&chan->senders)) {
-        store(chan, item);
+        store(chan, item, false);
         count_accepted(chan);
-        if (is_sample(chan->accepted)) sample_stored(chan, 0);
         if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
         return 0;
     }
@@ -239,6 +262,48 @@ static const struct wait_kind wait_done = {
     .abort = waiter_abort,
     .describe = waiter_describe,
 };
+
+/* ---- The common moves: one worker, nothing to count ---- */
+
+/* Receivers wait only while nothing is stored, senders only while there
+ * is no room. */
+bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *item)
+{
+    struct waiter *receiver;
+
+    if (__builtin_expect(!list_empty(&chan->receivers), 0)) {
+        receiver = waiter_pop(&chan->receivers);
+        if (__builtin_expect(receiver != NULL, 1)) {
+            copy_item(chan, receiver->item, item);
+            if (is_sample(++chan->received)) sample_passed(chan, 0);
+            waiter_wake_here(worker, receiver);
+            return true;
+        }
+    }
+    if (chan->count >= chan->capacity) return false;
+    store(chan, item, false);
+    return true;
+}
+
+bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item)
+{
+    struct waiter *sender;
+
+    if (__builtin_expect(chan->count > 0, 1)) {
+        unstore(chan, item, true);
+        chan->received++;
+        if (__builtin_expect(!list_empty(&chan->senders), 0)) chan_refill(chan);
+        return true;
+    }
+    if (list_empty(&chan->senders)) return false;
+    sender = waiter_pop(&chan->senders);
+    if (!sender) return false;
+    copy_item(chan, item, sender->item);
+    chan->received++;
+    if (__builtin_expect(sender->since_ns != 0, 0)) sample_passed(chan, sender->since_ns);
+    waiter_wake_here(worker, sender);
+    return true;
+}
 
 /* The lock is held, and let go. */
 static int send_wait(struct chan *chan, struct task *self, const void *item)
@@ -283,7 +348,7 @@ static int reject(struct chan *chan)
     return WEIR_EOVERLOAD;
 }
 
-int weir_tx_send(weir_tx *tx, const void *item)
+static __attribute__((noinline)) int send_slowly(weir_tx *tx, const void *item)
 {
     struct chan *chan = chan_of_tx(tx, "weir_tx_send");
     struct task *self = task_self();
@@ -302,6 +367,50 @@ int weir_tx_send(weir_tx *tx, const void *item)
     }
     flow_unlock(&chan->object);
     return r;
+}
+
+static SWITCH_RETURNS int send_wait_here(struct chan *chan, struct task *self, const void *item)
+{
+    struct meter *meter = chan->metered.meter;
+    struct waiter waiter;
+    int r;
+
+    if (chan->overflow != WEIR_WAIT) return reject(chan);
+    waiter_init(&waiter, self, &chan->object, (void *)(uintptr_t)item);
+    if (is_sample(++chan->parked)) waiter.since_ns = clock_ns(chan);
+    list_add_tail(&chan->senders, &waiter.node);
+    r = task_park(self, &wait_send, &waiter);
+    return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
+}
+
+/* Somebody waits, or must, or the item is no single word. Apart, so that the common path
+ * keeps nothing on the stack. */
+static __attribute__((noinline)) int send_here(struct chan *chan, struct task *self,
+                                               const void *item)
+{
+    if (chan_send_at_once(worker_self(), chan, item)) return 0;
+    return send_wait_here(chan, self, item);
+}
+
+int weir_tx_send(weir_tx *tx, const void *item)
+{
+    struct chan *chan = handle_object(tx, HANDLE_TX);
+    struct task *self = task_self();
+
+    if (__builtin_expect(
+            !chan || !self || chan->send_special || self->attention != 0 || self->budget <= 0, 0)) {
+        return send_slowly(tx, item);
+    }
+    self->budget--;
+    sanitize_release(chan);
+    if (__builtin_expect(!list_empty(&chan->receivers) || chan->count >= chan->word_capacity, 0)) {
+        return send_here(chan, self, item);
+    }
+    memcpy(chan->tail, item, sizeof(uint64_t));
+    chan->tail += sizeof(uint64_t);
+    count_stored(chan);
+    if (__builtin_expect(chan->tail == chan->tail_mark, 0)) tail_at_mark(chan, false);
+    return 0;
 }
 
 int weir_tx_try_send(weir_tx *tx, const void *item)
@@ -432,7 +541,7 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
-int weir_rx_recv(weir_rx *rx, void *ret_item)
+static __attribute__((noinline)) int recv_slowly(weir_rx *rx, void *ret_item)
 {
     struct chan *chan = chan_of_rx(rx, "weir_rx_recv");
     struct task *self = task_self();
@@ -450,6 +559,50 @@ int weir_rx_recv(weir_rx *rx, void *ret_item)
     }
     sanitize_acquire(chan);
     return r;
+}
+
+static SWITCH_RETURNS int recv_wait_here(struct chan *chan, struct task *self, void *ret_item)
+{
+    struct meter *meter = chan->metered.meter;
+    struct waiter waiter;
+    int r;
+
+    waiter_init(&waiter, self, &chan->object, ret_item);
+    list_add_tail(&chan->receivers, &waiter.node);
+    r = task_park(self, &wait_recv, &waiter);
+    sanitize_acquire(chan);
+    return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
+}
+
+static __attribute__((noinline)) int recv_here(struct chan *chan, struct task *self, weir_rx *rx,
+                                               void *ret_item)
+{
+    if (chan_recv_at_once(worker_self(), chan, ret_item)) return 0;
+    if (__builtin_expect(chan->over_or_work, 0)) return recv_slowly(rx, ret_item);
+    return recv_wait_here(chan, self, ret_item);
+}
+
+int weir_rx_recv(weir_rx *rx, void *ret_item)
+{
+    struct chan *chan = handle_object(rx, HANDLE_RX);
+    struct task *self = task_self();
+
+    if (__builtin_expect(
+            !chan || !self || chan->recv_special || self->attention != 0 || self->budget <= 0, 0)) {
+        return recv_slowly(rx, ret_item);
+    }
+    self->budget--;
+    sanitize_acquire(chan);
+    if (__builtin_expect(
+            chan->count == 0 || !list_empty(&chan->senders) || chan->word_capacity == 0, 0)) {
+        return recv_here(chan, self, rx, ret_item);
+    }
+    memcpy(ret_item, chan->head, sizeof(uint64_t));
+    chan->head += sizeof(uint64_t);
+    chan->count--;
+    chan->received++;
+    if (__builtin_expect(chan->head == chan->head_mark, 0)) head_at_mark(chan, true);
+    return 0;
 }
 
 int weir_rx_try_recv(weir_rx *rx, void *ret_item)
@@ -533,6 +686,7 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
     }
     flow_lock(&chan->object);
     chan->capacity = (uint32_t)capacity;
+    chan_set_special(chan);
     chan_refill(chan);
     flow_unlock(&chan->object);
     worker_touched(worker_self());
@@ -555,7 +709,7 @@ static void figures(struct chan *chan, weir_chan_figures *ret_figures)
         .capacity = chan->capacity,
         .senders_waiting = queue_length(&chan->senders),
         .receivers_waiting = queue_length(&chan->receivers),
-        .accepted = chan->accepted,
+        .accepted = chan_accepted(chan),
         .received = chan->received,
         .rejected = chan->rejected,
         .dropped = chan->dropped,

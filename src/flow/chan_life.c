@@ -1,4 +1,5 @@
 /* chan_life.c - opening a channel, its ends, and how it is over. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -7,18 +8,6 @@
 #include "rt/mem.h"
 
 /* ---- Ends ---- */
-
-struct chan *chan_of_tx(const weir_tx *tx, const char *call)
-{
-    const struct chan_end *end = flow_look_up(tx, HANDLE_TX, "sending end", call);
-    return end->chan;
-}
-
-struct chan *chan_of_rx(const weir_rx *rx, const char *call)
-{
-    const struct chan_end *end = flow_look_up(rx, HANDLE_RX, "receiving end", call);
-    return end->chan;
-}
 
 void chan_check_thread(const struct chan *chan, const char *call)
 {
@@ -35,10 +24,9 @@ static int end_new(struct chan *chan, bool sends, struct chan_end **ret_end)
     int r;
 
     if (!end) return -ENOMEM;
-    end->chan = chan;
     end->sends = sends;
     list_init(&end->node);
-    r = handle_open(sends ? HANDLE_TX : HANDLE_RX, end, &end->handle);
+    r = handle_open(sends ? HANDLE_TX : HANDLE_RX, chan, &end->handle);
     if (r < 0) {
         mem_free(end);
         return r;
@@ -62,6 +50,7 @@ static void end_link(struct chan *chan, struct chan_end *end)
     } else {
         chan->rx_count++;
     }
+    chan_set_special(chan);
 }
 
 static int end_copy(struct chan *chan, bool sends, const char *call, void **ret_handle)
@@ -122,6 +111,7 @@ static __attribute__((noinline)) void discard(struct chan *chan, enum weir_drop 
 static void close_sending(struct chan *chan)
 {
     chan->closed = true;
+    chan_set_special(chan);
     if (!worker_self()) {
         chan_ask_home(chan);
         return;
@@ -133,6 +123,7 @@ static void close_sending(struct chan *chan)
 /* Nobody will receive any more. The lock is held. */
 static void close_receiving(struct chan *chan)
 {
+    chan_set_special(chan);
     if (!worker_self()) {
         chan_ask_home(chan);
         return;
@@ -178,14 +169,30 @@ void chan_ask_home(struct chan *chan)
     mail_post(chan->object.belonging.worker, &chan->mail);
 }
 
-static void end_drop(struct chan_end *end, const char *call)
+/* The lock is held. From both sides: ends are mostly dropped in the order in which they were
+ * made, or the other way round. */
+static struct chan_end *end_find(const struct chan *chan, const void *handle)
 {
-    struct chan *chan = end->chan;
+    struct list *first = chan->ends.next, *last = chan->ends.prev;
+
+    for (;; first = first->next, last = last->prev) {
+        struct chan_end *end = container_of(first, struct chan_end, node);
+        if (end->handle == handle) return end;
+        end = container_of(last, struct chan_end, node);
+        if (end->handle == handle) return end;
+        assert(first != &chan->ends && last != &chan->ends);
+    }
+}
+
+static void end_drop(struct chan *chan, void *handle, const char *call)
+{
     bool discards = false, over;
+    struct chan_end *end;
 
     chan_check_thread(chan, call);
-    handle_close(end->handle); /* from here on a second drop is told */
+    handle_close(handle); /* from here on a second drop is told */
     flow_lock(&chan->object);
+    end = end_find(chan, handle);
     list_remove(&end->node);
     chan->holders++; /* others may drop the last end, or end the scope, while we discard */
     if (!end->sends && --chan->rx_count == 0) {
@@ -209,13 +216,13 @@ static void end_drop(struct chan_end *end, const char *call)
 void weir_tx_drop(weir_tx *take_tx)
 {
     if (!take_tx) return;
-    end_drop(flow_look_up(take_tx, HANDLE_TX, "sending end", "weir_tx_drop"), "weir_tx_drop");
+    end_drop(chan_of_tx(take_tx, "weir_tx_drop"), take_tx, "weir_tx_drop");
 }
 
 void weir_rx_drop(weir_rx *take_rx)
 {
     if (!take_rx) return;
-    end_drop(flow_look_up(take_rx, HANDLE_RX, "receiving end", "weir_rx_drop"), "weir_rx_drop");
+    end_drop(chan_of_rx(take_rx, "weir_rx_drop"), take_rx, "weir_rx_drop");
 }
 
 void weir_tx_close(weir_tx *tx)
@@ -280,6 +287,7 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
     /* From here on nothing is sent, and no more mail. */
     chan->object.ended = true;
     chan->closed = true;
+    chan_set_special(chan);
     mail = chan->mail_under_way;
     if (!mail) {
         waiter_wake_all(&chan->senders, WEIR_ECLOSED);
@@ -348,7 +356,7 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     if (!boundary_hold(mutex, chan->object.stable.shared)) return true;
     boundary_figure(ret_boundary, "depth", chan->count);
     boundary_figure(ret_boundary, "depth_max", chan->depth_max);
-    boundary_figure(ret_boundary, "accepted", chan->accepted);
+    boundary_figure(ret_boundary, "accepted", chan_accepted(chan));
     boundary_figure(ret_boundary, "received", chan->received);
     boundary_figure(ret_boundary, "rejected", chan->rejected);
     boundary_figure(ret_boundary, "dropped", chan->dropped);
@@ -452,9 +460,14 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
         }
     }
     chan->slots = (uint32_t)slots;
+    chan->head = chan->tail = chan->items;
     chan->capacity = slots > 0 ? (uint32_t)spec->capacity : 0;
     chan->item_bytes = (uint32_t)spec->item_bytes;
-    chan->sample_slot = CHAN_NO_SAMPLE;
+    if (slots > 0) {
+        chan->head_mark = chan->end = chan->items + slots * spec->item_bytes;
+        chan_aim_tail(chan);
+        chan->sample_at = CHAN_SAMPLE_EVERY;
+    }
     chan->overflow = (uint8_t)spec->overflow;
     chan->discards = spec->on_close == WEIR_DISCARD;
     chan->takes_work = spec->takes_work;

@@ -28,7 +28,7 @@ static void collect_chan(struct metered *object, uint64_t *values)
     values[CHAN_DEPTH] = chan->count;
     values[CHAN_DEPTH_MAX] = chan->depth_max;
     values[CHAN_CAPACITY] = chan->capacity;
-    values[CHAN_ACCEPTED] = chan->accepted;
+    values[CHAN_ACCEPTED] = chan_accepted(chan);
     values[CHAN_RECEIVED] = chan->received;
     values[CHAN_REJECTED] = chan->rejected;
     values[CHAN_DROPPED] = chan->dropped;

@@ -59,7 +59,7 @@ int weir_mutex_open(weir_scope *scope, const char *name, weir_mutex **ret_mutex)
     return r;
 }
 
-int weir_mutex_lock(weir_mutex *handle)
+static __attribute__((noinline)) int lock_slowly(weir_mutex *handle)
 {
     weir_mutex *mutex = look_up(handle, "weir_mutex_lock");
     struct task *self = task_self();
@@ -84,7 +84,23 @@ int weir_mutex_lock(weir_mutex *handle)
     return r;
 }
 
-void weir_mutex_unlock(weir_mutex *handle)
+int weir_mutex_lock(weir_mutex *handle)
+{
+    weir_mutex *mutex = handle_object(handle, HANDLE_MUTEX);
+    struct task *self = task_self();
+
+    if (__builtin_expect(!mutex || !self || mutex->sync.object.stable.shared ||
+                             atom_load(&mutex->holder) || self->attention != 0 || self->budget <= 0,
+                         0)) {
+        return lock_slowly(handle);
+    }
+    self->budget--;
+    atom_store(&mutex->holder, self);
+    sanitize_acquire(mutex);
+    return 0;
+}
+
+static __attribute__((noinline)) void unlock_slowly(weir_mutex *handle)
 {
     weir_mutex *mutex = look_up(handle, "weir_mutex_unlock");
     struct task *self = task_self();
@@ -102,6 +118,21 @@ void weir_mutex_unlock(weir_mutex *handle)
     atom_store(&mutex->holder, next ? next->task : NULL);
     if (next) waiter_wake(next, 0);
     sync_unlock(&mutex->sync);
+}
+
+void weir_mutex_unlock(weir_mutex *handle)
+{
+    weir_mutex *mutex = handle_object(handle, HANDLE_MUTEX);
+    struct task *self = task_self();
+
+    if (__builtin_expect(!mutex || !self || mutex->sync.object.stable.shared ||
+                             atom_load(&mutex->holder) != self || !list_empty(&mutex->sync.waiters),
+                         0)) {
+        unlock_slowly(handle);
+        return;
+    }
+    sanitize_release(mutex);
+    atom_store(&mutex->holder, NULL);
 }
 
 void weir_mutex_close(weir_mutex *take_mutex)

@@ -220,9 +220,7 @@ static void *thread_main(void *arg)
     if (pool->closing && !pool->given_up && pool->thread_count == 0) {
         mail_post(pool->belonging.worker, &pool->mail);
     }
-    /* It was stuck when the scope ended: nobody is left to join it. */
-    if (pool->gone) (void)pthread_detach(self->thread);
-    frees = pool_is_over(pool);
+    frees = pool_is_over(pool); /* it was stuck when the scope ended, and stays unjoined */
     lock_release(&pool->lock);
     if (frees) pool_free(pool);
     return NULL;

@@ -36,10 +36,12 @@ struct selection {
     struct task *task;
     weir_case *cases;
     size_t count;
-    struct flow_object *locks[WEIR_SELECT_MAX]; /* sorted, each once */
+    struct flow_object **locks; /* sorted, each once; those that are taken at all */
     size_t lock_count;
-    struct case_wait waits[WEIR_SELECT_MAX];
+    struct case_wait *waits; /* as many as there are cases; each has its object */
 };
+
+enum { SELECT_FEW = 8 }; /* most have no more: their frame is small */
 
 /* ---- Locks ---- */
 
@@ -54,6 +56,11 @@ static struct flow_object *object_of(const weir_case *c)
     }
     default: return NULL;
     }
+}
+
+static struct chan *chan_of_wait(const struct case_wait *wait)
+{
+    return container_of(wait->waiter.object, struct chan, object);
 }
 
 /* By insertion: there are few. */
@@ -139,10 +146,10 @@ static int try_case(struct selection *selection, size_t index)
     struct case_wait *wait = &selection->waits[index];
 
     switch (c->kind) {
-    case WEIR_CASE_SEND_: return try_send(c, chan_of_tx(c->object, "weir_select"));
-    case WEIR_CASE_RECV_: return try_recv(c, chan_of_rx(c->object, "weir_select"));
+    case WEIR_CASE_SEND_: return try_send(c, chan_of_wait(wait));
+    case WEIR_CASE_RECV_: return try_recv(c, chan_of_wait(wait));
     case WEIR_CASE_EVENT_: {
-        weir_event *event = flow_look_up(c->object, HANDLE_EVENT, "event", "weir_select");
+        weir_event *event = container_of(wait->waiter.object, struct weir_event, sync.object);
         if (!event->is_set) return 0;
         sanitize_acquire(event);
         break;
@@ -198,15 +205,13 @@ static int enlist(struct selection *selection, size_t index, struct worker *work
 {
     weir_case *c = &selection->cases[index];
     struct case_wait *wait = &selection->waits[index];
-    struct flow_object *object = object_of(c);
+    struct flow_object *object = wait->waiter.object;
     int r = 0;
 
     wait->selection = selection;
-    wait->waiter = (struct waiter){.task = selection->task,
-                                   .object = object,
-                                   .group = &selection->group,
-                                   .index = (int)index,
-                                   .item = c->item};
+    waiter_init(&wait->waiter, selection->task, object, c->item);
+    wait->waiter.group = &selection->group;
+    wait->waiter.index = (int)index;
     switch (c->kind) {
     case WEIR_CASE_SEND_:
         list_add_tail(&container_of(object, struct chan, object)->senders, &wait->waiter.node);
@@ -276,7 +281,7 @@ static const struct wait_kind wait_select_work = {
 
 /* ---- The call ---- */
 
-static int check_cases(const weir_case *cases, size_t count, enum weir_select_order order)
+static inline int check_cases(const weir_case *cases, size_t count, enum weir_select_order order)
 {
     if (count == 0 || count > WEIR_SELECT_MAX) {
         return refuse("select: %zu cases, must be 1 to %d", count, WEIR_SELECT_MAX);
@@ -328,7 +333,7 @@ static bool takes_work(const struct selection *selection)
 {
     for (size_t i = 0; i < selection->count; i++) {
         const weir_case *c = &selection->cases[i];
-        if (c->kind == WEIR_CASE_RECV_ && chan_of_rx(c->object, "weir_select")->takes_work) {
+        if (c->kind == WEIR_CASE_RECV_ && chan_of_wait(&selection->waits[i])->takes_work) {
             return true;
         }
     }
@@ -380,11 +385,82 @@ static int select_once(struct selection *selection, struct worker *worker, size_
     return wait_for_one(selection, worker);
 }
 
+/* None could be done at once, or that takes more than a look. */
+static int select_slowly(struct selection *selection, struct worker *worker, size_t first,
+                         enum weir_select_order order)
+{
+    size_t count = selection->count;
+    int r;
+
+    selection->group.shared = worker->shared;
+    selection->lock_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct flow_object *object = object_of(&selection->cases[i]);
+        selection->waits[i].waiter.object = object;
+        if (object && object->stable.shared) note_lock(selection, object);
+    }
+    for (;;) {
+        for (size_t i = 0; i < count; i++) {
+            selection->waits[i].enlisted = false;
+            selection->waits[i].pollable = NULL;
+        }
+        atom_store(&selection->group.winner, GROUP_UNDECIDED);
+        r = select_once(selection, worker, first);
+        if (r != (int)count) return r;
+        first = first_of(worker, count, order);
+    }
+}
+
+static __attribute__((noinline)) int select_few(weir_case *cases, size_t count, struct task *self,
+                                                size_t first, enum weir_select_order order)
+{
+    struct flow_object *locks[SELECT_FEW];
+    struct case_wait waits[SELECT_FEW];
+    struct selection selection = {
+        .task = self, .cases = cases, .count = count, .locks = locks, .waits = waits};
+
+    return select_slowly(&selection, worker_self(), first, order);
+}
+
+static __attribute__((noinline)) int select_many(weir_case *cases, size_t count, struct task *self,
+                                                 size_t first, enum weir_select_order order)
+{
+    struct flow_object *locks[WEIR_SELECT_MAX];
+    struct case_wait waits[WEIR_SELECT_MAX];
+    struct selection selection = {
+        .task = self, .cases = cases, .count = count, .locks = locks, .waits = waits};
+
+    return select_slowly(&selection, worker_self(), first, order);
+}
+
+/* A case of a channel that is plain memory: 1 it was done, 0 it must wait, -1 it takes more. */
+static inline int try_at_once(struct worker *worker, weir_case *c)
+{
+    struct chan *chan;
+
+    if (c->kind == WEIR_CASE_RECV_) {
+        chan = chan_of_rx(c->object, "weir_select");
+        if (chan->recv_special) return -1;
+        if (chan->count == 0 && list_empty(&chan->senders)) return chan->over_or_work ? -1 : 0;
+        if (!chan_recv_at_once(worker, chan, c->item)) return -1;
+        sanitize_acquire(chan);
+    } else if (c->kind == WEIR_CASE_SEND_) {
+        chan = chan_of_tx(c->object, "weir_select");
+        if (chan->send_special) return -1;
+        sanitize_release(chan);
+        if (!chan_send_at_once(worker, chan, c->item)) return -1;
+    } else {
+        return -1;
+    }
+    c->result = 0;
+    return 1;
+}
+
 int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
 {
     struct worker *worker = worker_self();
     struct task *self = task_self();
-    struct selection selection;
+    size_t first;
     int r;
 
     if (!self) return refuse_no_task("weir_select");
@@ -392,22 +468,13 @@ int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
     if (r < 0) return r;
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    selection.group.shared = worker->shared;
-    selection.task = self;
-    selection.cases = cases;
-    selection.count = count;
-    selection.lock_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct flow_object *object = object_of(&cases[i]);
-        if (object) note_lock(&selection, object);
+    first = first_of(worker, count, order);
+    for (size_t i = 0, index = first; i < count; i++) {
+        r = try_at_once(worker, &cases[index]);
+        if (__builtin_expect(r > 0, 1)) return (int)index;
+        if (r < 0) break;
+        if (++index == count) index = 0;
     }
-    do {
-        for (size_t i = 0; i < count; i++) {
-            selection.waits[i].enlisted = false;
-            selection.waits[i].pollable = NULL;
-        }
-        atom_store(&selection.group.winner, GROUP_UNDECIDED);
-        r = select_once(&selection, worker, first_of(worker, count, order));
-    } while (r == (int)count);
-    return r;
+    return count <= SELECT_FEW ? select_few(cases, count, self, first, order)
+                               : select_many(cases, count, self, first, order);
 }

@@ -67,6 +67,29 @@ static inline void waiter_wake(struct waiter *waiter, int result)
     task_wake(waiter->task, waiter->group ? 0 : result);
 }
 
+/* The same on the only worker that there is. */
+static inline void waiter_wake_here(struct worker *worker, struct waiter *waiter)
+{
+    struct task *task = waiter->task;
+
+    task->wake_result = 0;
+    if (__builtin_expect(waiter->group != NULL, 0)) waiter->result = 0;
+    sanitize_release(task);
+    task_step_state(task, TASK_PARKED, TASK_READY);
+    ready_push(&worker->ready, task);
+}
+
+/* Of a task that waits for this alone. Its node is for the queue to fill in. */
+static inline void waiter_init(struct waiter *waiter, struct task *task, struct flow_object *object,
+                               void *item)
+{
+    waiter->task = task;
+    waiter->object = object;
+    waiter->group = NULL;
+    waiter->item = item;
+    waiter->since_ns = 0;
+}
+
 /* Wake all that wait in the queue. */
 static inline void waiter_wake_all(struct list *queue, int result)
 {

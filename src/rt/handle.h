@@ -78,12 +78,15 @@ static inline void *handle_object(const void *handle, enum handle_kind kind)
     unsigned index = (unsigned)(word >> HANDLE_KIND_BITS) & (HANDLES_MAX - 1);
     struct handle_slot *chunk = atom_load(&handle_chunks[index >> HANDLE_CHUNK_BITS]);
     struct handle_slot *slot;
+    void *object;
 
     if (__builtin_expect(!chunk, 0)) return NULL;
     slot = &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
     if (__builtin_expect(atom_load(&slot->word) != word, 0)) return NULL;
     if (__builtin_expect((word & ((1 << HANDLE_KIND_BITS) - 1)) != kind, 0)) return NULL;
-    return atom_load(&slot->object);
+    object = atom_load(&slot->object);
+    if (!object) __builtin_unreachable(); /* an open handle names something */
+    return object;
 }
 
 /* A runtime begins, and ends: the table lives from the first to the last. */

@@ -74,4 +74,18 @@ switch_call_as_if_from:
         .cfi_endproc
         .size   switch_call_as_if_from, .-switch_call_as_if_from
 
+# SWITCH_RETURNS of switch.h: return by a jump. The name is the compiler's.
+        .globl  __x86_return_thunk
+        .hidden __x86_return_thunk
+        .type   __x86_return_thunk, @function
+        .p2align 4
+__x86_return_thunk:
+        .cfi_startproc
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        .cfi_register %rip, %rcx
+        notrack jmp *%rcx
+        .cfi_endproc
+        .size   __x86_return_thunk, .-__x86_return_thunk
+
         .section .note.GNU-stack, "", @progbits

@@ -117,8 +117,12 @@ static _Noreturn void run_here(const struct test *first, const char *name)
 {
     static struct test_report report;
 
-    for (const struct test *test = first; test != NULL; test = test->next)
-        if (strcmp(test->name, name) == 0) process_run(test, &report);
+    for (const struct test *test = first; test != NULL; test = test->next) {
+        char full[512], group[256];
+        registry_group(test, group, sizeof group);
+        (void)snprintf(full, sizeof full, "%s/%s", group, test->name);
+        if (strcmp(test->name, name) == 0 || strcmp(full, name) == 0) process_run(test, &report);
+    }
     refuse_usage("there is no test", name);
 }
 

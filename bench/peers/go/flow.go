@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // The group `flow`: channels, select, mutexes, a pool of goroutines.
@@ -127,11 +128,14 @@ func runJob(steps int) uint64 {
 }
 
 func processorTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
+	const clockProcess = 2 // CLOCK_PROCESS_CPUTIME_ID
+	var spent syscall.Timespec
+	_, _, failed := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockProcess,
+		uintptr(unsafe.Pointer(&spent)), 0)
+	if failed != 0 {
+		panic(failed)
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return time.Duration(spent.Nano())
 }
 
 var jobResult uint64
@@ -140,11 +144,11 @@ func jobTime() time.Duration {
 	const rounds, jobs = 20, 20000
 	best := time.Hour
 	for round := 0; round < rounds; round++ {
-		begin := time.Now()
+		begin := processorTime()
 		for i := 0; i < jobs; i++ {
 			jobResult += runJob(jobSteps)
 		}
-		if each := time.Since(begin); each < best {
+		if each := processorTime() - begin; each < best {
 			best = each
 		}
 	}

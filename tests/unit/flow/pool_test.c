@@ -186,7 +186,7 @@ FLOW_TEST(pool_tells_running_jobs_and_waits_for_them_within_its_grace)
     {
         struct passage passage = {.gate = &gate};
         CHECK_OK(weir_pool_open(scope, &spec, &pool));
-        WEIR_DEADLINE(20) { r = weir_pool_run(pool, 0, pass, &passage, sizeof passage); }
+        WEIR_DEADLINE(300) { r = weir_pool_run(pool, 0, pass, &passage, sizeof passage); }
         CHECK_INT(r, ==, 0); /* it ended because it was told, and was awaited */
         CHECK_INT(atom_load(&gate.told), ==, 1);
         CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
@@ -207,7 +207,7 @@ FLOW_TEST(pool_makes_an_orphan_of_a_job_that_outlives_its_caller)
     {
         struct passage passage = {.gate = &gate};
         CHECK_OK(weir_pool_open(scope, &two_threads, &pool));
-        WEIR_DEADLINE(20) { r = weir_pool_run(pool, 0, pass, &passage, sizeof passage); }
+        WEIR_DEADLINE(300) { r = weir_pool_run(pool, 0, pass, &passage, sizeof passage); }
         CHECK_INT(r, ==, WEIR_ETIMEDOUT);
         CHECK_OK(weir_pool_figures_of(pool, 0, &figures));
         CHECK_INT(figures.orphaned, ==, 1);
@@ -455,6 +455,7 @@ FLOW_TEST(pool_leaves_a_stuck_thread_alone_and_tells_who_is_queued)
     weir_pool *pool;
     int result, r = 0;
 
+    if (WEIR_TSAN) return 0; /* reports what this is about: a thread that nobody joins */
     atom_store(&stuck_entered, 0);
     atom_store(&stuck_goes_on, 0);
     atom_store(&stuck_left, 0);
@@ -463,7 +464,7 @@ FLOW_TEST(pool_leaves_a_stuck_thread_alone_and_tells_who_is_queued)
     FLOW_SCOPE(scope, &result)
     {
         CHECK_OK(weir_pool_open(scope, &spec, &pool));
-        WEIR_DEADLINE(5) { r = weir_pool_run(pool, 0, be_stuck, NULL, 0); }
+        WEIR_DEADLINE(300) { r = weir_pool_run(pool, 0, be_stuck, NULL, 0); }
         CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     }
     CHECK_OK(result);

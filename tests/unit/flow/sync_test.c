@@ -1,5 +1,6 @@
 /* sync_test.c - event, semaphore, mutex, read-write lock, once. */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/atomic.h"
@@ -313,4 +314,106 @@ FLOW_TEST(once_is_tried_again_by_who_waits_until_it_succeeds)
     CHECK_INT(once_calls, ==, 3);
     CHECK_INT(failures, ==, 2);
     return 0;
+}
+
+/* ---- Misuse ---- */
+
+static void unlock_not_held(weir_scope *scope)
+{
+    weir_mutex *mutex;
+    CHECK_OK(weir_mutex_open(scope, "m", &mutex));
+    weir_mutex_unlock(mutex);
+}
+
+static void mutex_held_at_the_end(weir_scope *scope)
+{
+    weir_mutex *mutex;
+    CHECK_OK(weir_mutex_open(scope, "m", &mutex));
+    CHECK_OK(weir_mutex_lock(mutex));
+}
+
+static void mutex_used_when_closed(weir_scope *scope)
+{
+    weir_mutex *mutex;
+    CHECK_OK(weir_mutex_open(scope, "m", &mutex));
+    weir_mutex_close(mutex);
+    CHECK_OK(weir_mutex_lock(mutex));
+}
+
+static void rwlock_held_at_the_end(weir_scope *scope)
+{
+    weir_rwlock *lock;
+    CHECK_OK(weir_rwlock_open(scope, "l", &lock));
+    CHECK_OK(weir_rwlock_read(lock));
+}
+
+static void rwlock_not_held(weir_scope *scope)
+{
+    weir_rwlock *lock;
+    CHECK_OK(weir_rwlock_open(scope, "l", &lock));
+    weir_rwlock_unlock(lock);
+}
+
+static void release_too_much(weir_scope *scope)
+{
+    weir_semaphore_spec spec = {.name = "s", .permits = 3, .waiters_max = 1, .overflow = WEIR_WAIT};
+    weir_semaphore *semaphore;
+    CHECK_OK(weir_semaphore_open(scope, &spec, &semaphore));
+    CHECK_OK(weir_semaphore_acquire(semaphore, 1));
+    weir_semaphore_release(semaphore, 2);
+}
+
+static void *set_event(void *event)
+{
+    weir_event_set(event);
+    return NULL;
+}
+
+static void event_set_on_a_thread(weir_scope *scope)
+{
+    weir_event *event;
+    pthread_t thread;
+    CHECK_OK(weir_event_open(scope, "e", &event));
+    CHECK_INT(pthread_create(&thread, NULL, set_event, event), ==, 0);
+    CHECK_INT(pthread_join(thread, NULL), ==, 0);
+}
+
+static const struct sync_misuse {
+    void (*fn)(weir_scope *scope);
+    const char *sentence;
+} sync_misuses[] = {
+    {unlock_not_held, "weir_mutex_unlock: mutex 'm' is held by nobody, not by the caller"},
+    {mutex_held_at_the_end, "mutex 'm' ends while task"},
+    {mutex_used_when_closed, "weir_mutex_lock: the mutex is closed"},
+    {rwlock_held_at_the_end, "read-write lock 'l' ends while 1 tasks read"},
+    {rwlock_not_held, "weir_rwlock_unlock: read-write lock 'l' is not held by the caller"},
+    {release_too_much, "semaphore 's': 2 permits are given back, 1 were taken"},
+    {event_set_on_a_thread, "weir_event_set: called on a thread that is not the runtime's"},
+};
+
+static const struct sync_misuse *misused;
+
+static int misuse_body(void *arg)
+{
+    int result;
+
+    (void)arg;
+    FLOW_SCOPE(scope, &result)
+    {
+        misused->fn(scope);
+    }
+    return result;
+}
+
+static void misuse_child(void *arg)
+{
+    misused = arg;
+    (void)flow_test_run(misuse_body);
+}
+
+TEST(sync_misuse_aborts_with_a_sentence)
+{
+    for (size_t i = 0; i < sizeof sync_misuses / sizeof *sync_misuses; i++) {
+        CHECK_ABORTS(misuse_child, (void *)(uintptr_t)&sync_misuses[i], sync_misuses[i].sentence);
+    }
 }
