@@ -473,6 +473,44 @@ FLOW_TEST(actor_call_that_is_cancelled_is_removed_or_abandoned)
     return result;
 }
 
+FLOW_TEST(actor_room_that_a_cancelled_call_leaves_goes_to_who_waits)
+{
+    weir_actor_spec spec = counting;
+    weir_actor_figures f;
+    weir_event *gate;
+    weir_actor *actor;
+    int result;
+
+    reset();
+    spec.mailbox_max = 1;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct blocked blocked = {.verb = WAIT_GATE};
+        weir_task task;
+        CHECK_OK(weir_event_open(scope, "gate", &gate));
+        CHECK_OK(weir_actor_open(scope, &spec, &actor));
+        blocked.actor = actor;
+        blocked.gate = gate;
+        CHECK_OK(weir_spawn(scope, call_blocked, &blocked, sizeof blocked));
+        for (int i = 0; i < 5; i++) CHECK_OK(weir_yield());
+        CHECK_OK(weir_task_spawn(
+            scope,
+            &(weir_task_spec){.fn = call_cancelled, .arg = &blocked, .arg_bytes = sizeof blocked},
+            &task));
+        for (int i = 0; i < 5; i++) CHECK_OK(weir_yield());
+        CHECK_OK(weir_spawn(scope, call_blocked, &blocked, sizeof blocked));
+        for (int i = 0; i < 5; i++) CHECK_OK(weir_yield());
+        CHECK_OK(weir_task_cancel(task, "enough"));
+        for (int i = 0; i < 5; i++) CHECK_OK(weir_yield());
+        weir_actor_figures_of(actor, &f);
+        CHECK_INT(f.removed, ==, 1);
+        CHECK_INT(f.accepted, ==, 3);
+        CHECK_INT(f.senders_waiting, ==, 0);
+        weir_event_set(gate);
+    }
+    return result;
+}
+
 /* ---- Ending ---- */
 
 FLOW_TEST(actor_stop_drains_or_discards)

@@ -156,6 +156,43 @@ FLOW_TEST(pipeline_call_that_is_cancelled_is_removed_or_lost)
     return result;
 }
 
+FLOW_TEST(pipeline_room_that_a_cancelled_call_leaves_goes_to_who_waits)
+{
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_pipeline_figures f;
+    weir_pipeline *pipeline;
+    int result;
+
+    reset();
+    stages[0].queue_max = 1;
+    FLOW_SCOPE(scope, &result)
+    {
+        struct stream stream = {.count = 1};
+        weir_task task;
+        CHECK_OK(weir_event_open(scope, "gate", &places[0].gate));
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        stream.pipeline = pipeline;
+        CHECK_OK(weir_pipeline_send(pipeline, &(struct item){.wait_stage = 1}));
+        settle();
+        CHECK_OK(weir_task_spawn(
+            scope,
+            &(weir_task_spec){.fn = call_cancelled, .arg = &stream, .arg_bytes = sizeof stream},
+            &task));
+        settle();
+        CHECK_OK(weir_spawn(scope, call_item, &stream, sizeof stream));
+        settle();
+        CHECK_OK(weir_task_cancel(task, "enough"));
+        settle();
+        weir_pipeline_figures_of(pipeline, &f);
+        CHECK_INT(f.removed, ==, 1);
+        CHECK_INT(f.accepted, ==, 3);
+        CHECK_INT(f.inside, ==, 2);
+        weir_event_set(places[0].gate);
+    }
+    return result;
+}
+
 FLOW_TEST(pipeline_call_ends_with_the_deadline_of_its_caller_or_the_budget)
 {
     weir_stage_spec stages[3];
