@@ -59,8 +59,8 @@ static int do_job(void *arg, const void *in, size_t in_bytes, void *out, size_t 
     case 'k': die_by(SIGKILL); break;
     case 'x': _exit(3);
     case 'h': (void)pause(); break;
-    case 'm': { /* more than it may have */
-        char *memory = malloc(512 << 20);
+    case 'm': {                                    /* more than it may have */
+        char *volatile memory = malloc(512 << 20); /* volatile: or a compiler leaves it all out */
         if (memory) memset(memory, 1, 512 << 20);
         if (!memory) abort();
         free(memory);
