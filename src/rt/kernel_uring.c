@@ -65,6 +65,17 @@ static const unsigned flag_sets[] = {
 
 /* ---- The ring ---- */
 
+static void ring_close(struct io_uring *ring)
+{
+    /* The ring's memory is mapped and unmapped where ThreadSanitizer does not see it. */
+    sanitize_memory_gone(ring->sq.sqes, ring->sq.ring_entries * sizeof *ring->sq.sqes);
+    sanitize_memory_gone(ring->sq.ring_ptr, ring->sq.ring_sz);
+    if (ring->cq.ring_ptr != ring->sq.ring_ptr) {
+        sanitize_memory_gone(ring->cq.ring_ptr, ring->cq.ring_sz);
+    }
+    io_uring_queue_exit(ring);
+}
+
 static int ring_setup(struct io_uring *ring, unsigned flags)
 {
     const struct kernel_uring_limits *limits = &kernel_uring_limits;
@@ -83,7 +94,7 @@ static int ring_setup(struct io_uring *ring, unsigned flags)
     if (~params.features & (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP)) r = -EINVAL;
     /* A child of a fork must not be able to write into it. */
     if (r == 0) r = io_uring_ring_dontfork(ring);
-    if (r < 0) io_uring_queue_exit(ring);
+    if (r < 0) ring_close(ring);
     return r < 0 ? r : 0;
 }
 
@@ -141,7 +152,7 @@ static int probe(void)
     if (flags & IORING_SETUP_R_DISABLED) r = ring_enable(&ring);
     if (r == 0) r = probe_multishot(&ring, fd);
     kinds = uring_file_kinds(&ring);
-    io_uring_queue_exit(&ring);
+    ring_close(&ring);
     if (r == 0) atom_store(&probed_kinds, PROBED | kinds);
 out:
     close(fd);
@@ -187,7 +198,7 @@ static int uring_queue_open(const struct kernel *kernel, struct kernel_queue **r
     return 0;
 
 fail_exit:
-    io_uring_queue_exit(&queue->ring);
+    ring_close(&queue->ring);
 fail_close:
     close(queue->wake_fd);
 fail_free:
@@ -320,7 +331,7 @@ static void uring_queue_close(struct kernel_queue *queue)
     if (queue == NULL) return;
     assert(list_empty(&queue->running)); /* the kernel would write into freed memory */
     unwatch_all(queue);
-    io_uring_queue_exit(&queue->ring);
+    ring_close(&queue->ring);
     if (queue->timer_fd >= 0) close(queue->timer_fd);
     if (queue->signal_fd >= 0) close(queue->signal_fd);
     if (queue->outer_fd >= 0) close(queue->outer_fd);
@@ -554,8 +565,9 @@ static bool anything_to_tell(struct kernel_queue *queue)
 }
 
 /* From now on wake-ups are the outer epoll's: a wake-up is a write to an eventfd, inside
- * which the kernel makes another one readable too late. A wake-up that comes meanwhile
- * is seen by one of the two, and one that was never looked at stays. */
+ * which the kernel makes another one readable too late. A wake-up that the ring's poll was
+ * about to report may be cancelled with it, so one wait ends early instead: the outer epoll
+ * reports what the eventfd holds. */
 static int embed_wake_ups(struct kernel_queue *queue)
 {
     struct io_uring_sqe *submission;
@@ -563,7 +575,6 @@ static int embed_wake_ups(struct kernel_queue *queue)
 
     if (r < 0 || !queue->wake_armed) return r;
     if (!uring_room(queue, 1)) return -EAGAIN;
-    settle_outside(queue, 0);
     submission = io_uring_get_sqe(&queue->ring);
     io_uring_prep_cancel64(submission, DATA_WAKE, 0);
     submission->user_data = DATA_NOTHING;
@@ -651,13 +662,6 @@ static void enter(struct kernel_queue *queue, int64_t timeout_ns)
     assert(r >= 0 || r == -ETIME || r == -EINTR || r == -EBUSY || r == -EAGAIN);
 }
 
-/* Embedded, the wait ends also when the armed time has come. And ThreadSanitizer holds
- * signals back in calls that it does not know. */
-static bool waits_outside(struct kernel_queue *queue)
-{
-    return queue->outer_fd >= 0 || (WEIR_TSAN && embed(queue) == 0);
-}
-
 static void wait_outside(struct kernel_queue *queue, int64_t timeout_ns)
 {
     enter(queue, 0);
@@ -674,13 +678,16 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
     assert(timeout_ns >= 0);
     assert(events_max > 0);
     own(queue);
+    /* ThreadSanitizer holds signals back in calls that it does not know: wait in epoll. */
+    if (WEIR_TSAN) (void)embed(queue);
     queue->wait_number++;
     queue->stirred = false;
     reap(queue, &list);
     flush(queue);
     if (list.count > 0 || queue->stirred) timeout_ns = 0;
     if (timeout_ns > QUEUE_WAIT_NS_MAX) timeout_ns = QUEUE_WAIT_NS_MAX;
-    if (timeout_ns > 0 && waits_outside(queue)) {
+    if (timeout_ns > 0 && queue->outer_fd >= 0) {
+        /* The wait ends also when the armed time has come. */
         wait_outside(queue, timeout_ns);
         reap(queue, &list);
     } else if (timeout_ns > 0 || io_uring_sq_ready(&queue->ring) > 0 || must_enter(queue)) {
