@@ -353,21 +353,34 @@ static void take_notice(struct kernel_queue *queue, bool at_once)
     }
 }
 
+static int check_by_epoll(int fd)
+{
+    struct epoll_event event = {.events = EPOLLET};
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int r;
+
+    if (epoll_fd < 0) return -errno;
+    sanitize_unseen_begin();
+    r = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    sanitize_unseen_end();
+    close(epoll_fd);
+    return r;
+}
+
 /* epoll refuses what is always ready; a ring would report it for ever. */
 static int check_pollable(int fd)
 {
-    struct epoll_event event = {.events = EPOLLET};
     struct stat status;
-    int epoll_fd, r = 0;
+    int r;
 
-    if (fstat(fd, &status) < 0) return -errno;
+    /* A look of the library's own: it is no use of the descriptor by the task. */
+    sanitize_unseen_begin();
+    r = fstat(fd, &status) < 0 ? -errno : 0;
+    sanitize_unseen_end();
+    if (r < 0) return r;
     if (S_ISSOCK(status.st_mode) || S_ISFIFO(status.st_mode)) return 0;
     if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return -EPERM;
-    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd < 0) return -errno;
-    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) r = -errno;
-    close(epoll_fd);
-    return r;
+    return check_by_epoll(fd);
 }
 
 /* The lock is held. */
@@ -707,8 +720,10 @@ static void uring_queue_wake(struct kernel_queue *queue)
     ssize_t n;
 
     /* The counter is never read back; at one a nanosecond it lasts 500 years. */
+    sanitize_unseen_begin(); /* a signal handler may do this, which nothing comes before */
     do n = write(queue->wake_fd, &one, sizeof one);
     while (n < 0 && errno == EINTR);
+    sanitize_unseen_end();
     assert(n == sizeof one);
 }
 
