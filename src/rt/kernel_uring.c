@@ -578,9 +578,9 @@ static bool anything_to_tell(struct kernel_queue *queue)
 }
 
 /* From now on wake-ups are the outer epoll's: a wake-up is a write to an eventfd, inside
- * which the kernel makes another one readable too late. A wake-up that the ring's poll was
- * about to report may be cancelled with it, so one wait ends early instead: the outer epoll
- * reports what the eventfd holds. */
+ * which the kernel makes another one readable too late. What the eventfd holds from former
+ * wake-ups is no news; one that the ring's poll was about to report may be cancelled with
+ * it, and is told by its number. */
 static int embed_wake_ups(struct kernel_queue *queue)
 {
     struct io_uring_sqe *submission;
@@ -588,9 +588,11 @@ static int embed_wake_ups(struct kernel_queue *queue)
 
     if (r < 0 || !queue->wake_armed) return r;
     if (!uring_room(queue, 1)) return -EAGAIN;
+    settle_outside(queue, 0);
     submission = io_uring_get_sqe(&queue->ring);
     io_uring_prep_cancel64(submission, DATA_WAKE, 0);
     submission->user_data = DATA_NOTHING;
+    if (atom_load_total(&queue->wakes) != queue->wakes_seen) signal_outside(queue);
     return 0;
 }
 
@@ -711,6 +713,7 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
         settle_outside(queue, 0);
         if (anything_to_tell(queue)) signal_outside(queue);
     }
+    queue->wakes_seen = atom_load_total(&queue->wakes);
     return list.count;
 }
 
@@ -720,6 +723,7 @@ static void uring_queue_wake(struct kernel_queue *queue)
     ssize_t n;
 
     /* The counter is never read back; at one a nanosecond it lasts 500 years. */
+    (void)atom_add(&queue->wakes, 1);
     sanitize_unseen_begin(); /* a signal handler may do this, which nothing comes before */
     do n = write(queue->wake_fd, &one, sizeof one);
     while (n < 0 && errno == EINTR);
