@@ -417,9 +417,9 @@ int weir_process_wait(weir_process *handle, weir_process_status *ret_status)
     int r;
 
     if (!self) return refuse_no_task("weir_process_wait");
-    process = io_check(handle, HANDLE_PROCESS, "weir_process_wait");
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
+    process = io_check(handle, HANDLE_PROCESS, "weir_process_wait"); /* after the yield, see io.h */
     processes_lock(process->head.runtime);
     ended = result_or_wait(process, self, &wait);
     processes_unlock(process->head.runtime);
@@ -437,8 +437,8 @@ int weir_process_close(weir_process *take_handle)
 
     if (!take_handle) return 0;
     if (!self) return refuse_no_task("weir_process_close");
-    process = io_check(take_handle, HANDLE_PROCESS, "weir_process_close");
     (void)task_enter(self, ENTER_PLAIN);
+    process = io_check(take_handle, HANDLE_PROCESS, "weir_process_close");
     runtime = process->head.runtime;
     processes_lock(runtime);
     io_head_deinit(&process->head);

@@ -543,13 +543,14 @@ int weir_process_pool_run(weir_process_pool *handle, const void *in, size_t in_b
     int r;
 
     if (!self) return refuse_no_task("weir_process_pool_run");
-    pool = io_check(handle, HANDLE_PROCESS_POOL, "weir_process_pool_run");
+    r = task_enter(self, ENTER_IO);
+    if (r < 0) return r;
+    pool = io_check(handle, HANDLE_PROCESS_POOL, "weir_process_pool_run"); /* see io.h */
     if (in_bytes > pool->spec.in_bytes_max) {
         return refuse("process pool '%s': a job of %zu bytes, and in_bytes_max is %zu", pool->name,
                       in_bytes, pool->spec.in_bytes_max);
     }
-    r = task_enter(self, ENTER_IO);
-    if (r == 0) r = enter(pool);
+    r = enter(pool);
     if (r < 0) return r;
     r = run_inside(pool, self, &job);
     leave(pool);
@@ -667,8 +668,8 @@ int weir_process_pool_close(weir_process_pool *take_handle)
 
     if (!take_handle) return 0;
     if (!self) return refuse_no_task("weir_process_pool_close");
-    pool = io_check(take_handle, HANDLE_PROCESS_POOL, "weir_process_pool_close");
     (void)task_enter(self, ENTER_PLAIN);
+    pool = io_check(take_handle, HANDLE_PROCESS_POOL, "weir_process_pool_close");
     pool_end(pool, self);
     return 0;
 }

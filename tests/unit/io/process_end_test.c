@@ -490,9 +490,40 @@ static void run_close_twice(void *arg)
     CHECK_OK(weir_run(&(weir_config){.workers = 1}, close_twice, NULL));
 }
 
+static int wait_for(void *process)
+{
+    return weir_process_wait(process, NULL);
+}
+
+static int end_process(void *process)
+{
+    return weir_process_close(process);
+}
+
+static int wait_late(void *arg)
+{
+    int result;
+
+    (void)arg;
+    IO_SCOPE(scope, &result)
+    {
+        weir_process *process;
+        start_sleeper(scope, &process);
+        (void)io_test_close_before_it_begins(process, wait_for, end_process);
+    }
+    return result;
+}
+
+static void run_wait_late(void *arg)
+{
+    (void)arg;
+    (void)io_test_run(wait_late);
+}
+
 TEST(a_call_on_a_closed_process_ends_the_program_with_a_sentence)
 {
     CHECK_ABORTS(run_close_twice, NULL, "weir_process_pid: the process is closed");
+    CHECK_ABORTS(run_wait_late, NULL, "weir_process_wait: the process is closed");
 }
 
 /* ---- The parent dies ---- */

@@ -501,6 +501,43 @@ POOL_TEST(a_closer_that_is_cancelled_does_not_wait_for_jobs)
     return result;
 }
 
+static int run_job(void *pool)
+{
+    return run_text(pool, "e");
+}
+
+static int end_pool(void *pool)
+{
+    return weir_process_pool_close(pool);
+}
+
+static int run_late(void *arg)
+{
+    weir_process_pool_spec spec = pool_spec();
+    int result;
+
+    (void)arg;
+    IO_SCOPE(scope, &result)
+    {
+        weir_process_pool *pool;
+
+        CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
+        (void)io_test_close_before_it_begins(pool, run_job, end_pool);
+    }
+    return result;
+}
+
+static void run_run_late(void *arg)
+{
+    (void)arg;
+    (void)io_test_run(run_late);
+}
+
+TEST(a_pool_that_is_closed_while_its_caller_gives_way_is_told)
+{
+    CHECK_ABORTS(run_run_late, NULL, "weir_process_pool_run: the process pool is closed");
+}
+
 POOL_TEST(the_scope_ends_its_pool)
 {
     weir_process_pool_spec spec = pool_spec();
