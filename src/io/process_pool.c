@@ -351,10 +351,12 @@ static void retire_idle(struct worker *worker, struct timer *timer)
     weir_process_pool *pool = container_of(timer, weir_process_pool, idle_timer);
     int64_t idle_ms = pool->spec.idle_ms;
     int64_t now_ns = worker->kernel->now_ns(worker->kernel);
-    int spare;
+    int spare = -pool->spec.helpers_min;
 
     pool_lock(pool);
-    spare = pool->helper_count - pool->spec.helpers_min;
+    list_for_each(node, &pool->helpers) { /* one that is dying already is none to keep */
+        spare += container_of(node, struct helper, node)->state != HELPER_DOOMED;
+    }
     for (; spare > 0; spare--) {
         struct list *oldest = list_last(&pool->idle);
         struct helper *helper;

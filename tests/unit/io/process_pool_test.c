@@ -59,6 +59,11 @@ static int do_job(void *arg, const void *in, size_t in_bytes, void *out, size_t 
     case 'k': die_by(SIGKILL); break;
     case 'x': _exit(3);
     case 'h': (void)pause(); break;
+    case 't':
+        (void)signal(SIGTERM, SIG_IGN);
+        (void)usleep(50000);
+        break;
+    case 'l': (void)usleep(50000); break;          /* long enough to be seen running */
     case 'm': {                                    /* more than it may have */
         char *volatile memory = malloc(512 << 20); /* volatile: or a compiler leaves it all out */
         if (memory) memset(memory, 1, 512 << 20);
@@ -239,39 +244,6 @@ POOL_TEST(a_helper_is_replaced_after_its_share_of_jobs)
     return result;
 }
 
-POOL_TEST(idle_helpers_beyond_the_minimum_end)
-{
-    weir_process_pool_spec spec = pool_spec();
-    int result;
-
-    IO_SCOPE(scope, &result)
-    {
-        weir_process_pool *pool;
-
-        spec.helpers_min = 1;
-        spec.helpers_max = 3;
-        spec.idle_ms = 20;
-        CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
-        CHECK_INT(stats_of(pool).idle, ==, 1);
-        CHECK_INT(stats_of(pool).helpers_started, ==, 1);
-        {
-            int inner;
-            IO_SCOPE(jobs, &inner)
-            {
-                /* Three at a time: each has a helper of its own. */
-                (void)jobs;
-                for (int i = 0; i < 3; i++) CHECK_INT(run_text(pool, "e"), ==, 1);
-            }
-            CHECK_OK(inner);
-        }
-        while (stats_of(pool).helpers > 1) CHECK_OK(weir_sleep(5));
-        CHECK_OK(weir_sleep(60));
-        CHECK_INT(stats_of(pool).helpers, ==, 1); /* that one is kept */
-        CHECK_INT(stats_of(pool).helpers_crashed, ==, 0);
-    }
-    return result;
-}
-
 /* ---- Many callers ---- */
 
 struct caller {
@@ -304,6 +276,68 @@ static void spawn_caller(weir_scope *scope, weir_process_pool *pool, const char 
                                                .place = WEIR_PLACE_WORKER,
                                                .worker = worker % weir_worker_count()},
                              ret_task));
+}
+
+/* On one worker, so that each has asked for a helper before the first is done with its own. */
+static int three_jobs_at_a_time(weir_process_pool *pool, const char *job, int expected)
+{
+    struct caller caller = {pool, job, expected};
+    int result;
+
+    IO_SCOPE(jobs, &result)
+    {
+        for (int i = 0; i < 3; i++) CHECK_OK(weir_spawn(jobs, call_pool, &caller, sizeof caller));
+    }
+    CHECK_INT(stats_of(pool).helpers_started, ==, 3);
+    return result;
+}
+
+POOL_TEST(idle_helpers_beyond_the_minimum_end)
+{
+    weir_process_pool_spec spec = pool_spec();
+    int result;
+
+    IO_SCOPE(scope, &result)
+    {
+        weir_process_pool *pool;
+
+        spec.helpers_min = 1;
+        spec.helpers_max = 3;
+        spec.idle_ms = 20;
+        CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
+        CHECK_INT(stats_of(pool).idle, ==, 1);
+        CHECK_INT(stats_of(pool).helpers_started, ==, 1);
+        CHECK_OK(three_jobs_at_a_time(pool, "l", 0));
+        while (stats_of(pool).helpers > 1) CHECK_OK(weir_sleep(5));
+        CHECK_OK(weir_sleep(60));
+        CHECK_INT(stats_of(pool).helpers, ==, 1); /* that one is kept */
+        CHECK_INT(stats_of(pool).helpers_retired, ==, 2);
+        CHECK_INT(stats_of(pool).helpers_crashed, ==, 0);
+    }
+    return result;
+}
+
+/* They take longer to die than it takes to look for idle ones again. */
+POOL_TEST(the_minimum_is_kept_while_others_are_dying)
+{
+    weir_process_pool_spec spec = pool_spec();
+    int result;
+
+    IO_SCOPE(scope, &result)
+    {
+        weir_process_pool *pool;
+
+        spec.helpers_min = 1;
+        spec.helpers_max = 3;
+        spec.idle_ms = 20;
+        spec.grace_ms = 200;
+        CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
+        CHECK_OK(three_jobs_at_a_time(pool, "t", 0));
+        while (stats_of(pool).helpers > 1) CHECK_OK(weir_sleep(5));
+        CHECK_INT(stats_of(pool).idle, ==, 1);
+        CHECK_INT(stats_of(pool).helpers_retired, ==, 2);
+    }
+    return result;
 }
 
 POOL_TEST(callers_on_all_workers_share_the_helpers)
