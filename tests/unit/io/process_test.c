@@ -131,6 +131,7 @@ PROCESS_TEST(a_program_that_cannot_be_run_is_an_error_of_start)
 
 PROCESS_TEST(a_spec_that_leaves_something_out_is_refused)
 {
+    static const int no_fd = -1;
     static const struct {
         weir_process_spec spec;
         const char *why;
@@ -160,6 +161,13 @@ PROCESS_TEST(a_spec_that_leaves_something_out_is_refused)
          "variables is NULL"},
         {{.name = "n", .program = "x", .grace_ms = 1, .on_exit = WEIR_EXIT_ANY, .fd_count = 9},
          "fd_count is 9"},
+        {{.name = "n",
+          .program = "x",
+          .grace_ms = 1,
+          .on_exit = WEIR_EXIT_ANY,
+          .fds = &no_fd,
+          .fd_count = 1},
+         "fds[0] is -1, which is no descriptor"},
     };
     int result;
 
