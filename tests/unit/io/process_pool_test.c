@@ -4,18 +4,11 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "io/job_frame.h"
-#include "unit/io/io_test.h"
+#include "unit/io/process_test.h"
 
 enum { JOB_BYTES = 100000 };
-
-static void check_no_children(void)
-{
-    CHECK_INT(waitpid(-1, NULL, WNOHANG), ==, -1);
-    CHECK_INT(errno, ==, ECHILD);
-}
 
 #define POOL_TEST(name_)                        \
     static int io_body_##name_(void *arg);      \
