@@ -83,6 +83,19 @@ static inline int io_test_close_before_it_begins(void *handle, int (*use)(void *
     return r;
 }
 
+/* Skip what needs child processes where there can be none. */
+static inline void io_test_needs_processes(void)
+{
+    if (test_emulated()) TEST_SKIP("the emulator makes no process with a pidfd");
+}
+
+/* ... or this program as a child. */
+static inline void io_test_needs_helpers(void)
+{
+    io_test_needs_processes();
+    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
+}
+
 /* A unix address that is this process's own: tests run side by side. */
 static inline const char *io_test_name(const char *what, char address[WEIR_ADDRESS_TEXT_MAX])
 {

@@ -117,5 +117,6 @@ static void run_run_late(void *arg)
 
 TEST(a_pool_that_is_closed_while_its_caller_gives_way_is_told)
 {
+    io_test_needs_helpers();
     CHECK_ABORTS(run_run_late, NULL, "weir_process_pool_run: the process pool is closed");
 }

@@ -13,6 +13,7 @@ enum { JOB_BYTES = 100000 };
     static int io_body_##name_(void *arg);      \
     TEST_WITH(name_, .timeout_ms = 30000)       \
     {                                           \
+        io_test_needs_helpers();                \
         CHECK_OK(io_test_run(io_body_##name_)); \
         check_no_children();                    \
     }                                           \

@@ -113,6 +113,7 @@ IO_TEST(a_signal_that_comes_while_a_watch_is_opened_is_not_lost)
     int r = 0;
 
     if (WEIR_TSAN) TEST_SKIP("ThreadSanitizer holds signals back");
+    TEST_SKIP_ON_VALGRIND("it hands signals on when it pleases");
     CHECK_INT(sigaction(SIGRTMIN + 1, &action, NULL), ==, 0);
     CHECK_INT(pthread_create(&sender, NULL, send_at_openings, &self), ==, 0);
     for (int i = 1; i <= OPENINGS && r == 0; i++) {
