@@ -42,7 +42,7 @@ struct kernel_queue {
     bool wake_armed;
     ATOM(uint64_t) wakes; /* calls of queue_wake, counted before they take effect */
     uint64_t wakes_seen;  /* of them before the last wait returned */
-    bool stirred; /* there was something that is not an event: do not sleep */
+    bool stirred;         /* there was something that is not an event: do not sleep */
     uint64_t wait_number;
 
     /* Embedding; -1 before. */
