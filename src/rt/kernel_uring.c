@@ -699,7 +699,8 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
     queue->stirred = false;
     reap(queue, &list);
     flush(queue);
-    if (list.count > 0 || queue->stirred) timeout_ns = 0;
+    /* Changes that the ring had no room for are made by the next wait: soon. */
+    if (list.count > 0 || queue->stirred || atom_load(&queue->changed)) timeout_ns = 0;
     if (timeout_ns > QUEUE_WAIT_NS_MAX) timeout_ns = QUEUE_WAIT_NS_MAX;
     if (timeout_ns > 0 && queue->outer_fd >= 0) {
         /* The wait ends also when the armed time has come. */
