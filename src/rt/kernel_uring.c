@@ -141,7 +141,7 @@ static int probe_multishot(struct io_uring *ring, int fd)
 
 static int probe(void)
 {
-    struct io_uring ring;
+    struct io_uring ring = {.ring_fd = -1};
     unsigned flags, kinds;
     int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     int r;
