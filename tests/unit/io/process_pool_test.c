@@ -418,14 +418,9 @@ POOL_TEST(the_scope_ends_its_pool)
         {
             weir_process_pool *pool;
 
-            struct caller caller = {.job = "h", .expected = WEIR_ECANCELED};
-
             spec.helpers_min = 2;
             CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
-            caller.pool = pool;
-            /* A caller that is on its way back may meet the closed pool first. */
-            if (cancel) caller.also = WEIR_ECLOSED;
-            CHECK_OK(weir_spawn(scope, call_pool, &caller, sizeof caller));
+            spawn_caller(scope, pool, "h", WEIR_ECANCELED, 1, NULL);
             await_queue(pool, 1, 0);
             weir_scope_cancel(scope, 0, "enough");
             if (cancel) CHECK_OK(weir_process_pool_close(pool));
