@@ -137,7 +137,9 @@ static int fail(struct helper *helper, struct task *self, int error, int64_t lim
     pool_unlock(pool);
     if (error == WEIR_ECANCELED || discarded) {
         /* In the block of the limit any signal from outside is a cancel. And a caller that
-         * is cancelled itself is told so, also if it met the closed pool first. */
+         * is cancelled itself is told so, also if it met the closed pool first: its mail
+         * may still be under way. */
+        task_refresh_self();
         r = task_interruption(self, false);
         if (r < 0) return r;
         if (error == WEIR_ECANCELED) return error;
