@@ -16,7 +16,7 @@ enum { CONNECTIONS_MAX = 1000, LINE_MS = 10000 };
 /* 1: there may be more. 0: the client has ended. Else it has failed, or time is over. */
 static int answer_line(weir_conn *conn, struct line *buffer)
 {
-    char line[LINE_BYTES_MAX], reply[32] = "too long\n";
+    char line[LINE_BYTES_MAX] = "", reply[32] = "too long\n";
     int more = 0, r = 0;
 
     WEIR_DEADLINE(LINE_MS) { /* to send a line, and to take the answer */

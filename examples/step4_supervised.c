@@ -33,7 +33,7 @@ struct client {
 
 static int answer_line(struct client *client, struct line *buffer)
 {
-    char line[LINE_BYTES_MAX], reply[32] = "too long\n";
+    char line[LINE_BYTES_MAX] = "", reply[32] = "too long\n";
     int more = 0, r = 0;
 
     WEIR_DEADLINE(LINE_MS) {

@@ -349,10 +349,10 @@ static ssize_t move_once(const char *call, weir_conn *handle, move_fn move,
     int r;
 
     if (!self) return refuse_no_task(call);
-    conn = io_check(handle, HANDLE_CONN, call);
-    claim = claim_for(conn, move);
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
+    conn = io_check(handle, HANDLE_CONN, call); /* after the yield, see io.h */
+    claim = claim_for(conn, move);
     if (count < 0 || count > IOV_MAX) return -EINVAL;
     if (is_empty(parts, count)) return 0;
     if (!io_claim_take(claim, conn->pollable->runtime->shared, self)) return WEIR_EINUSE;

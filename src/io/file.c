@@ -283,17 +283,12 @@ static struct file_call *begin_file(const char *name, enum file_operations opera
                                     weir_file *handle, size_t bytes, int64_t offset, int *ret_error)
 {
     struct file_call *call = NULL;
-    weir_file *file;
-    int r;
+    weir_file *file = NULL;
+    int r = begin(name);
 
-    if (!task_self()) {
-        *ret_error = refuse_no_task(name);
-        return NULL;
-    }
-    file = io_check(handle, HANDLE_FILE, name);
-    r = begin(name);
     if (bytes > WEIR_FILE_IO_BYTES_MAX) bytes = WEIR_FILE_IO_BYTES_MAX;
     if (r == 0) {
+        file = io_check(handle, HANDLE_FILE, name); /* after the yield, see io.h */
         call = call_new(operation, bytes);
         if (!call) r = -ENOMEM;
     }

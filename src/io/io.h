@@ -31,7 +31,9 @@ static inline int io_wait(struct task *self, struct pollable *pollable, unsigned
  *
  * A program's weir_conn, weir_listener, weir_udp and weir_file pointers are handles
  * (rt/handle.h), never addresses. Here a parameter named `handle` is what the program
- * has; what io_check made of it is the object, which begins with a struct io_head. */
+ * has; what io_check made of it is the object, which begins with a struct io_head.
+ * task_enter may give way to others, who may close the handle: look it up after that, or
+ * hold something of it meanwhile that a close finds. */
 
 struct io_head {
     weir_runtime *runtime;

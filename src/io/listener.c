@@ -405,9 +405,9 @@ int weir_accept(weir_listener *handle, weir_conn **ret_conn)
     int r;
 
     if (!self) return refuse_no_task("weir_accept");
-    listener = io_check(handle, HANDLE_LISTENER, "weir_accept");
     r = task_enter(self, ENTER_TAKE_WORK);
     if (r < 0) return r;
+    listener = io_check(handle, HANDLE_LISTENER, "weir_accept"); /* after the yield, see io.h */
     slot = &listener->slots[listener->count > 1 ? worker_self()->index : 0];
     if (!io_claim_take(&slot->acceptor, listener->head.runtime->shared, self)) return WEIR_EINUSE;
     r = conn_prepare(&conn);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "rt/mem.h"
+#include "rt/signal_table.h"
 
 enum {
     LOOK_AGAIN_MS = 10,   /* when its end cannot be waited for, or could not be read */
@@ -46,33 +47,16 @@ static bool is_alive(const weir_process *process)
 
 /* ---- How it ended, in words and as an error ---- */
 
-static const char *signal_name(int signo)
-{
-    static const struct {
-        int signo;
-        const char *name;
-    } names[] = {
-        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
-        {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
-        {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},
-        {SIGTERM, "SIGTERM"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGSYS, "SIGSYS"},
-        {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"},
-    };
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (names[i].signo == signo) return names[i].name;
-    }
-    return "another one";
-}
-
 void process_describe_end(const struct process_result *result, char *text, size_t bytes)
 {
     const weir_process_status *status = &result->status;
+    char name[SIGNAL_NAME_BYTES];
 
     if (result->lost) {
         (void)snprintf(text, bytes, "an end that somebody else was told of");
     } else if (status->signal) {
-        (void)snprintf(text, bytes, "signal %d (%s)%s", status->signal, signal_name(status->signal),
+        signal_name(status->signal, name);
+        (void)snprintf(text, bytes, "signal %d (%s)%s", status->signal, name,
                        status->core_dumped ? ", core dumped" : "");
     } else {
         (void)snprintf(text, bytes, "exit code %d", status->exit_code);
@@ -443,9 +427,9 @@ int weir_process_wait(weir_process *handle, weir_process_status *ret_status)
     int r;
 
     if (!self) return refuse_no_task("weir_process_wait");
-    process = io_check(handle, HANDLE_PROCESS, "weir_process_wait");
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
+    process = io_check(handle, HANDLE_PROCESS, "weir_process_wait"); /* after the yield, see io.h */
     processes_lock(process->head.runtime);
     ended = result_or_wait(process, self, &wait);
     processes_unlock(process->head.runtime);
@@ -463,8 +447,8 @@ int weir_process_close(weir_process *take_handle)
 
     if (!take_handle) return 0;
     if (!self) return refuse_no_task("weir_process_close");
-    process = io_check(take_handle, HANDLE_PROCESS, "weir_process_close");
     (void)task_enter(self, ENTER_PLAIN);
+    process = io_check(take_handle, HANDLE_PROCESS, "weir_process_close");
     runtime = process->head.runtime;
     processes_lock(runtime);
     io_head_deinit(&process->head);

@@ -92,7 +92,7 @@ static inline void processes_unlock(weir_runtime *runtime)
  * its grace, and its memory goes when it has. Never suspends. */
 void process_dismiss(weir_process *process, bool at_once);
 
-/* "exit code 3", "signal 11 (Segmentation fault), core dumped". */
+/* "exit code 3", "signal 11 (SIGSEGV), core dumped". */
 void process_describe_end(const struct process_result *result, char *text, size_t bytes);
 
 /* On its worker: for process_start.c. */

@@ -70,6 +70,12 @@ static int check_descriptors(const weir_process_spec *spec)
                       WEIR_PROCESS_FDS_MAX);
     }
     if (spec->fd_count > 0 && !spec->fds) return refuse("process '%s': fds is NULL", spec->name);
+    for (int i = 0; i < spec->fd_count; i++) {
+        if (spec->fds[i] < 0) {
+            return refuse("process '%s': fds[%d] is %d, which is no descriptor", spec->name, i,
+                          spec->fds[i]);
+        }
+    }
     return 0;
 }
 

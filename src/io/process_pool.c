@@ -351,10 +351,12 @@ static void retire_idle(struct worker *worker, struct timer *timer)
     weir_process_pool *pool = container_of(timer, weir_process_pool, idle_timer);
     int64_t idle_ms = pool->spec.idle_ms;
     int64_t now_ns = worker->kernel->now_ns(worker->kernel);
-    int spare;
+    int spare = -pool->spec.helpers_min;
 
     pool_lock(pool);
-    spare = pool->helper_count - pool->spec.helpers_min;
+    list_for_each(node, &pool->helpers) { /* one that is dying already is none to keep */
+        spare += container_of(node, struct helper, node)->state != HELPER_DOOMED;
+    }
     for (; spare > 0; spare--) {
         struct list *oldest = list_last(&pool->idle);
         struct helper *helper;
@@ -401,8 +403,15 @@ static const struct wait_kind wait_helper = {
     .describe = queue_describe,
 };
 
-static int refuse_closed(const weir_process_pool *pool)
+/* A caller that is cancelled itself is told so, also if it met the closed pool first: its
+ * mail may still be under way. */
+static int refuse_closed(const weir_process_pool *pool, const struct task *self)
 {
+    int r;
+
+    task_refresh_self();
+    r = task_interruption(self, false);
+    if (r < 0) return r;
     if (pool->stats.failed) {
         return refuse_as(WEIR_ECLOSED, "process pool '%s' has failed: %s", pool->name, pool->why);
     }
@@ -448,7 +457,7 @@ static int acquire(weir_process_pool *pool, struct task *self, struct helper **r
     pool_unlock(pool);
     if (r == 1) r = task_park(self, &wait_helper, &wait);
     if (r == 0) r = wait.error;
-    if (r == WEIR_ECLOSED) return refuse_closed(pool);
+    if (r == WEIR_ECLOSED) return refuse_closed(pool, self);
     if (r == WEIR_EOVERLOAD) {
         return refuse_as(r, "process pool '%s': %d helpers are busy and %zu jobs wait (queue_max)",
                          pool->name, pool->spec.helpers_max, pool->spec.queue_max);
@@ -491,7 +500,7 @@ static int acquire_ready(weir_process_pool *pool, struct task *self, struct help
 
 /* ---- Running a job ---- */
 
-static int enter(weir_process_pool *pool)
+static int enter(weir_process_pool *pool, const struct task *self)
 {
     bool open;
 
@@ -499,7 +508,7 @@ static int enter(weir_process_pool *pool)
     open = pool->state == POOL_OPEN;
     if (open) pool->callers++;
     pool_unlock(pool);
-    return open ? 0 : refuse_closed(pool);
+    return open ? 0 : refuse_closed(pool, self);
 }
 
 /* After it the pool may be gone. */
@@ -543,13 +552,14 @@ int weir_process_pool_run(weir_process_pool *handle, const void *in, size_t in_b
     int r;
 
     if (!self) return refuse_no_task("weir_process_pool_run");
-    pool = io_check(handle, HANDLE_PROCESS_POOL, "weir_process_pool_run");
+    r = task_enter(self, ENTER_IO);
+    if (r < 0) return r;
+    pool = io_check(handle, HANDLE_PROCESS_POOL, "weir_process_pool_run"); /* see io.h */
     if (in_bytes > pool->spec.in_bytes_max) {
         return refuse("process pool '%s': a job of %zu bytes, and in_bytes_max is %zu", pool->name,
                       in_bytes, pool->spec.in_bytes_max);
     }
-    r = task_enter(self, ENTER_IO);
-    if (r == 0) r = enter(pool);
+    r = enter(pool, self);
     if (r < 0) return r;
     r = run_inside(pool, self, &job);
     leave(pool);
@@ -699,8 +709,8 @@ int weir_process_pool_close(weir_process_pool *take_handle)
 
     if (!take_handle) return 0;
     if (!self) return refuse_no_task("weir_process_pool_close");
-    pool = io_check(take_handle, HANDLE_PROCESS_POOL, "weir_process_pool_close");
     (void)task_enter(self, ENTER_PLAIN);
+    pool = io_check(take_handle, HANDLE_PROCESS_POOL, "weir_process_pool_close");
     pool_end(pool, self);
     return 0;
 }

@@ -135,10 +135,14 @@ static int fail(struct helper *helper, struct task *self, int error, int64_t lim
     pool_lock(pool);
     discarded = pool->state == POOL_DISCARDING;
     pool_unlock(pool);
-    if (error == WEIR_ECANCELED) {
-        /* In the block of the limit any signal from outside is a cancel. */
+    if (error == WEIR_ECANCELED || discarded) {
+        /* In the block of the limit any signal from outside is a cancel. And a caller that
+         * is cancelled itself is told so, also if it met the closed pool first: its mail
+         * may still be under way. */
+        task_refresh_self();
         r = task_interruption(self, false);
-        return r < 0 ? r : error;
+        if (r < 0) return r;
+        if (error == WEIR_ECANCELED) return error;
     }
     if (discarded) {
         return refuse_as(WEIR_ECLOSED, "process pool '%s': closed when %s", pool->name, doing);

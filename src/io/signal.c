@@ -287,12 +287,11 @@ static int watch_signals(weir_signal_watch *watch, const weir_signal_spec *spec)
         int r;
 
         watched->signal = spec->signals[watch->count];
-        r = signal_watch(watched->signal, spec->previous, watch->name);
+        r = signal_watch(watched->signal, spec->previous, watch->name, &watched->told);
         if (r < 0) {
             while (watch->count > 0) signal_unwatch(watch->signals[--watch->count].signal);
             return r;
         }
-        watched->told = signal_count(watched->signal);
         watch->count++;
     }
     return 0;

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>

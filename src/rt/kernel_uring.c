@@ -65,6 +65,17 @@ static const unsigned flag_sets[] = {
 
 /* ---- The ring ---- */
 
+static void ring_close(struct io_uring *ring)
+{
+    /* The ring's memory is mapped and unmapped where ThreadSanitizer does not see it. */
+    sanitize_memory_gone(ring->sq.sqes, ring->sq.ring_entries * sizeof *ring->sq.sqes);
+    sanitize_memory_gone(ring->sq.ring_ptr, ring->sq.ring_sz);
+    if (ring->cq.ring_ptr != ring->sq.ring_ptr) {
+        sanitize_memory_gone(ring->cq.ring_ptr, ring->cq.ring_sz);
+    }
+    io_uring_queue_exit(ring);
+}
+
 static int ring_setup(struct io_uring *ring, unsigned flags)
 {
     const struct kernel_uring_limits *limits = &kernel_uring_limits;
@@ -83,7 +94,7 @@ static int ring_setup(struct io_uring *ring, unsigned flags)
     if (~params.features & (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP)) r = -EINVAL;
     /* A child of a fork must not be able to write into it. */
     if (r == 0) r = io_uring_ring_dontfork(ring);
-    if (r < 0) io_uring_queue_exit(ring);
+    if (r < 0) ring_close(ring);
     return r < 0 ? r : 0;
 }
 
@@ -130,7 +141,7 @@ static int probe_multishot(struct io_uring *ring, int fd)
 
 static int probe(void)
 {
-    struct io_uring ring;
+    struct io_uring ring = {.ring_fd = -1};
     unsigned flags, kinds;
     int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     int r;
@@ -141,7 +152,7 @@ static int probe(void)
     if (flags & IORING_SETUP_R_DISABLED) r = ring_enable(&ring);
     if (r == 0) r = probe_multishot(&ring, fd);
     kinds = uring_file_kinds(&ring);
-    io_uring_queue_exit(&ring);
+    ring_close(&ring);
     if (r == 0) atom_store(&probed_kinds, PROBED | kinds);
 out:
     close(fd);
@@ -187,7 +198,7 @@ static int uring_queue_open(const struct kernel *kernel, struct kernel_queue **r
     return 0;
 
 fail_exit:
-    io_uring_queue_exit(&queue->ring);
+    ring_close(&queue->ring);
 fail_close:
     close(queue->wake_fd);
 fail_free:
@@ -320,7 +331,7 @@ static void uring_queue_close(struct kernel_queue *queue)
     if (queue == NULL) return;
     assert(list_empty(&queue->running)); /* the kernel would write into freed memory */
     unwatch_all(queue);
-    io_uring_queue_exit(&queue->ring);
+    ring_close(&queue->ring);
     if (queue->timer_fd >= 0) close(queue->timer_fd);
     if (queue->signal_fd >= 0) close(queue->signal_fd);
     if (queue->outer_fd >= 0) close(queue->outer_fd);
@@ -342,21 +353,34 @@ static void take_notice(struct kernel_queue *queue, bool at_once)
     }
 }
 
+static int check_by_epoll(int fd)
+{
+    struct epoll_event event = {.events = EPOLLET};
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int r;
+
+    if (epoll_fd < 0) return -errno;
+    sanitize_unseen_begin();
+    r = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    sanitize_unseen_end();
+    close(epoll_fd);
+    return r;
+}
+
 /* epoll refuses what is always ready; a ring would report it for ever. */
 static int check_pollable(int fd)
 {
-    struct epoll_event event = {.events = EPOLLET};
     struct stat status;
-    int epoll_fd, r = 0;
+    int r;
 
-    if (fstat(fd, &status) < 0) return -errno;
+    /* A look of the library's own: it is no use of the descriptor by the task. */
+    sanitize_unseen_begin();
+    r = fstat(fd, &status) < 0 ? -errno : 0;
+    sanitize_unseen_end();
+    if (r < 0) return r;
     if (S_ISSOCK(status.st_mode) || S_ISFIFO(status.st_mode)) return 0;
     if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return -EPERM;
-    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd < 0) return -errno;
-    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) r = -errno;
-    close(epoll_fd);
-    return r;
+    return check_by_epoll(fd);
 }
 
 /* The lock is held. */
@@ -554,8 +578,9 @@ static bool anything_to_tell(struct kernel_queue *queue)
 }
 
 /* From now on wake-ups are the outer epoll's: a wake-up is a write to an eventfd, inside
- * which the kernel makes another one readable too late. A wake-up that comes meanwhile
- * is seen by one of the two, and one that was never looked at stays. */
+ * which the kernel makes another one readable too late. What the eventfd holds from former
+ * wake-ups is no news; one that the ring's poll was about to report may be cancelled with
+ * it, and is told by its number. */
 static int embed_wake_ups(struct kernel_queue *queue)
 {
     struct io_uring_sqe *submission;
@@ -567,6 +592,7 @@ static int embed_wake_ups(struct kernel_queue *queue)
     submission = io_uring_get_sqe(&queue->ring);
     io_uring_prep_cancel64(submission, DATA_WAKE, 0);
     submission->user_data = DATA_NOTHING;
+    if (atom_load_total(&queue->wakes) != queue->wakes_seen) signal_outside(queue);
     return 0;
 }
 
@@ -651,13 +677,6 @@ static void enter(struct kernel_queue *queue, int64_t timeout_ns)
     assert(r >= 0 || r == -ETIME || r == -EINTR || r == -EBUSY || r == -EAGAIN);
 }
 
-/* Embedded, the wait ends also when the armed time has come. And ThreadSanitizer holds
- * signals back in calls that it does not know. */
-static bool waits_outside(struct kernel_queue *queue)
-{
-    return queue->outer_fd >= 0 || (WEIR_TSAN && embed(queue) == 0);
-}
-
 static void wait_outside(struct kernel_queue *queue, int64_t timeout_ns)
 {
     enter(queue, 0);
@@ -674,13 +693,17 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
     assert(timeout_ns >= 0);
     assert(events_max > 0);
     own(queue);
+    /* ThreadSanitizer holds signals back in calls that it does not know: wait in epoll. */
+    if (WEIR_TSAN) (void)embed(queue);
     queue->wait_number++;
     queue->stirred = false;
     reap(queue, &list);
     flush(queue);
-    if (list.count > 0 || queue->stirred) timeout_ns = 0;
+    /* Changes that the ring had no room for are made by the next wait: soon. */
+    if (list.count > 0 || queue->stirred || atom_load(&queue->changed)) timeout_ns = 0;
     if (timeout_ns > QUEUE_WAIT_NS_MAX) timeout_ns = QUEUE_WAIT_NS_MAX;
-    if (timeout_ns > 0 && waits_outside(queue)) {
+    if (timeout_ns > 0 && queue->outer_fd >= 0) {
+        /* The wait ends also when the armed time has come. */
         wait_outside(queue, timeout_ns);
         reap(queue, &list);
     } else if (timeout_ns > 0 || io_uring_sq_ready(&queue->ring) > 0 || must_enter(queue)) {
@@ -691,6 +714,7 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
         settle_outside(queue, 0);
         if (anything_to_tell(queue)) signal_outside(queue);
     }
+    queue->wakes_seen = atom_load_total(&queue->wakes);
     return list.count;
 }
 
@@ -700,8 +724,11 @@ static void uring_queue_wake(struct kernel_queue *queue)
     ssize_t n;
 
     /* The counter is never read back; at one a nanosecond it lasts 500 years. */
+    (void)atom_add(&queue->wakes, 1);
+    sanitize_unseen_begin(); /* a signal handler may do this, which nothing comes before */
     do n = write(queue->wake_fd, &one, sizeof one);
     while (n < 0 && errno == EINTR);
+    sanitize_unseen_end();
     assert(n == sizeof one);
 }
 

@@ -40,7 +40,9 @@ struct kernel_queue {
     ATOM(uintptr_t) owner; /* 0: nobody has waited yet */
     int wake_fd;
     bool wake_armed;
-    bool stirred; /* there was something that is not an event: do not sleep */
+    ATOM(uint64_t) wakes; /* calls of queue_wake, counted before they take effect */
+    uint64_t wakes_seen;  /* of them before the last wait returned */
+    bool stirred;         /* there was something that is not an event: do not sleep */
     uint64_t wait_number;
 
     /* Embedding; -1 before. */

@@ -143,6 +143,8 @@ void uring_file_flush(struct kernel_queue *queue)
         struct kernel_file_op *op = container_of(node, struct kernel_file_op, node);
         struct io_uring_sqe *submission = io_uring_get_sqe(&queue->ring);
 
+        assert(node);       /* the list is not empty */
+        assert(submission); /* there was room */
         rows[op->kind].prepare(submission, op);
         submission->user_data = (uint64_t)(uintptr_t)op | DATA_OP;
         op->submitted = true;

@@ -579,11 +579,12 @@ static __attribute__((noinline)) int spawn_any(weir_scope *scope, const weir_tas
 {
     struct worker *worker = worker_self();
     struct task *self = atom_load(&worker->current);
-    struct task *task;
+    struct task *task = NULL;
     int r;
 
     r = task_new(worker, scope, spec, name_is_constant, &task);
     if (r < 0) return r;
+    assert(task);
     task->has_handle = ret_task != NULL;
     task->joiner = NULL;
     r = scope_admit(scope, self, task, false);

@@ -83,6 +83,22 @@ struct sanitize_context {
     char unused;
 };
 
+/* What is mapped there goes away, and something else may come to the same place. A fresh
+ * mapping is the one thing that makes ThreadSanitizer forget; if there is none, a false
+ * report is the worst that can come of it. */
+SANITIZE_INLINE void sanitize_memory_gone(void *low, size_t bytes)
+{
+#if WEIR_TSAN
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    (void)mmap(low, bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+#endif
+    (void)low, (void)bytes;
+}
+
 /* Strict mode: what the library does in between is no access to memory, so that it
  * cannot be in a race, nor reported as one. Edges count. */
 SANITIZE_INLINE void sanitize_unseen_begin(void)

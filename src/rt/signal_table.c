@@ -211,7 +211,8 @@ static int join(int signal, const struct row *row, enum weir_signal_previous pre
                   name);
 }
 
-int signal_watch(int signal, enum weir_signal_previous previous, const char *who)
+int signal_watch(int signal, enum weir_signal_previous previous, const char *who,
+                 uint64_t *ret_count)
 {
     struct row *row;
     char name[SIGNAL_NAME_BYTES];
@@ -220,6 +221,8 @@ int signal_watch(int signal, enum weir_signal_previous previous, const char *who
     if (r < 0) return r;
     row = &table[signal];
     lock_acquire(&table_lock);
+    /* Before the handler is there: one that comes at once is counted after it. */
+    *ret_count = signal_count(signal);
     if (row->reserved) {
         signal_name(signal, name);
         r = refuse("signal watch '%s': %s is taken by %s of a runtime of this process", who, name,

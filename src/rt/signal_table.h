@@ -24,8 +24,9 @@ int signal_reserve(int signal, const char *keep_what, const char *who);
 void signal_release(int signal);
 
 /* One watcher more, and one less. WEIR_EREFUSED: see weir_signal_open. `who` is the
- * watch's name. */
-int signal_watch(int signal, enum weir_signal_previous previous, const char *who);
+ * watch's name; `ret_count` is how often it had come before. */
+int signal_watch(int signal, enum weir_signal_previous previous, const char *who,
+                 uint64_t *ret_count);
 void signal_unwatch(int signal);
 
 /* How often a watched signal has come since the process began; who sent the last one. */

@@ -445,6 +445,7 @@ TEST(example_embed_serves_both_loops)
 
 TEST(example_process_pool_loses_one_picture_and_goes_on)
 {
+    if (test_emulated()) TEST_SKIP("the emulator makes no process with a pidfd");
     static const struct run runs[] = {
         {"process_pool", {NULL}, 0, "12 pictures, 1 failed"},
         {"process_pool", {"--helpers", "1", NULL}, 0, "ended when running a job, with signal 11"},

@@ -75,20 +75,24 @@ static int scenario(void *arg)
 
 TEST_WITH(processes_survive_a_cancel_at_every_suspension, .timeout_ms = 60000)
 {
+    io_test_needs_processes();
     CHECK_INT(test_sweep_cancel(scenario, NULL), >=, 6);
 }
 
 TEST_WITH(processes_survive_every_allocation_that_fails, .timeout_ms = 60000)
 {
+    io_test_needs_processes();
     CHECK_INT(test_sweep_alloc(scenario, NULL), >=, 10);
 }
 
 TEST_WITH(processes_survive_every_system_call_that_fails, .timeout_ms = 60000)
 {
+    io_test_needs_processes();
     CHECK_INT(test_sweep_calls(scenario, NULL, -ENOMEM), >=, 20);
 }
 
 TEST_WITH(processes_survive_every_system_call_that_is_interrupted, .timeout_ms = 60000)
 {
+    io_test_needs_processes();
     CHECK_INT(test_sweep_calls(scenario, NULL, -EINTR), >=, 20);
 }

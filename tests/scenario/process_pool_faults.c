@@ -78,15 +78,18 @@ static int scenario(void *arg)
 
 TEST_WITH(process_pools_survive_a_cancel_at_every_suspension, .timeout_ms = 60000)
 {
+    io_test_needs_helpers();
     CHECK_INT(test_sweep_cancel(scenario, NULL), >=, 10);
 }
 
 TEST_WITH(process_pools_survive_every_allocation_that_fails, .timeout_ms = 60000)
 {
+    io_test_needs_helpers();
     CHECK_INT(test_sweep_alloc(scenario, NULL), >=, 15);
 }
 
 TEST_WITH(process_pools_survive_every_system_call_that_fails, .timeout_ms = 120000)
 {
+    io_test_needs_helpers();
     CHECK_INT(test_sweep_calls(scenario, NULL, -ENOMEM), >=, 30);
 }

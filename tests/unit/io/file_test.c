@@ -440,7 +440,9 @@ static int close_beside_a_stuck_thread(void *arg)
     folder_make(&folder);
     CHECK_INT(mkfifo(folder.names[0], 0600), ==, 0);
     CHECK_OK(weir_file_open(folder.path, O_RDONLY, 0, &file));
-    WEIR_DEADLINE(TEST_SLOW ? 1000 : 5) { r = weir_file_open(folder.names[0], O_RDONLY, 0, &fifo); }
+    WEIR_DEADLINE(TEST_SLOW ? 1000 : 100) {
+        r = weir_file_open(folder.names[0], O_RDONLY, 0, &fifo);
+    }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     CHECK_INT(orphan_count(), ==, 1);
     WEIR_DEADLINE(5000) { r = weir_file_close(file); }
@@ -478,7 +480,7 @@ static int interrupted_close(void *arg)
     CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &file));
     slow_close_fd = next;
     /* Long enough for the call to begin, also where everything is slow. */
-    WEIR_DEADLINE(TEST_SLOW ? 1000 : 5) { r = weir_file_close(file); }
+    WEIR_DEADLINE(TEST_SLOW ? 1000 : 100) { r = weir_file_close(file); }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     CHECK_INT(orphan_count(), ==, 1);
     CHECK(fcntl(next, F_GETFD) >= 0); /* the orphan's */

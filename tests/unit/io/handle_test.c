@@ -152,6 +152,76 @@ TEST(a_handle_that_is_closed_is_told)
     check_misuse(close_twice, "weir_conn_close: the connection is closed");
 }
 
+/* ---- Closed while the caller gives way ---- */
+
+static int read_conn(void *conn)
+{
+    char byte;
+    return (int)weir_conn_read(conn, &byte, 1);
+}
+
+static int end_conn(void *conn)
+{
+    weir_conn_close(conn);
+    return 0;
+}
+
+static int read_late(void *arg)
+{
+    weir_conn *a, *b;
+
+    (void)arg;
+    CHECK_OK(weir_socketpair(&a, &b));
+    return io_test_close_before_it_begins(a, read_conn, end_conn);
+}
+
+static int accept_on(void *listener)
+{
+    weir_conn *conn;
+    return weir_accept(listener, &conn);
+}
+
+static int end_listener(void *listener)
+{
+    weir_listener_close(listener);
+    return 0;
+}
+
+static int accept_late(void *arg)
+{
+    char address[WEIR_ADDRESS_TEXT_MAX];
+
+    (void)arg;
+    return io_test_close_before_it_begins(io_test_listen(address), accept_on, end_listener);
+}
+
+static int read_file(void *file)
+{
+    char byte;
+    return (int)weir_file_read(file, &byte, 1, 0);
+}
+
+static int end_file(void *file)
+{
+    return weir_file_close(file);
+}
+
+static int read_file_late(void *arg)
+{
+    weir_file *file;
+
+    (void)arg;
+    CHECK_OK(weir_file_open("/tmp", O_RDONLY, 0, &file));
+    return io_test_close_before_it_begins(file, read_file, end_file);
+}
+
+TEST(a_handle_that_is_closed_while_its_caller_gives_way_is_told)
+{
+    check_misuse(read_late, "weir_conn_read: the connection is closed");
+    check_misuse(accept_late, "weir_accept: the listener is closed");
+    check_misuse(read_file_late, "weir_file_read: the file is closed");
+}
+
 /* Another connection is made where the closed one was: it has its place in the table,
  * its descriptor, and most likely its memory. */
 static weir_conn *closed_and_replaced(weir_conn **ret_new)

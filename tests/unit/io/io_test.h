@@ -14,6 +14,7 @@
 #include <weir/weir.h>
 
 #include "harness/test.h"
+#include "rt/task.h"
 
 #define IO_TEST_MS 15000
 
@@ -45,6 +46,55 @@ static inline int io_test_run(weir_task_fn body)
 #define IO_SCOPE(scope_, ret_result, ...)                                        \
     WEIR_SCOPE(scope_, ret_result, .name = "test", .on_failure = WEIR_FAIL_FAST, \
                .max_tasks = 1024, .overflow = WEIR_REJECT, .place = WEIR_PLACE_HERE, __VA_ARGS__)
+
+/* A call that gives way to other tasks before it begins, and a task that closes its handle
+ * just then. */
+struct io_test_meeting {
+    void *handle;
+    int (*use)(void *handle);
+    int (*close)(void *handle);
+};
+
+static inline int io_test_use_late(void *arg)
+{
+    const struct io_test_meeting *meeting = arg;
+
+    for (int i = 0; i < TASK_BUDGET; i++) CHECK_OK(weir_checkpoint());
+    return meeting->use(meeting->handle);
+}
+
+static inline int io_test_close_meanwhile(void *arg)
+{
+    const struct io_test_meeting *meeting = arg;
+    return meeting->close(meeting->handle);
+}
+
+static inline int io_test_close_before_it_begins(void *handle, int (*use)(void *handle),
+                                                 int (*close)(void *handle))
+{
+    struct io_test_meeting meeting = {handle, use, close};
+    int r;
+
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, io_test_use_late, &meeting, sizeof meeting));
+        CHECK_OK(weir_spawn(scope, io_test_close_meanwhile, &meeting, sizeof meeting));
+    }
+    return r;
+}
+
+/* Skip what needs child processes where there can be none. */
+static inline void io_test_needs_processes(void)
+{
+    if (test_emulated()) TEST_SKIP("the emulator makes no process with a pidfd");
+}
+
+/* ... or this program as a child. */
+static inline void io_test_needs_helpers(void)
+{
+    io_test_needs_processes();
+    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
+}
 
 /* A unix address that is this process's own: tests run side by side. */
 static inline const char *io_test_name(const char *what, char address[WEIR_ADDRESS_TEXT_MAX])

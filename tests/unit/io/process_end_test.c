@@ -210,6 +210,7 @@ PROCESS_TEST(a_status_that_somebody_else_took_is_said_so)
 {
     int result;
 
+    TEST_SKIP_ON_VALGRIND("it copies the memory that the child shares, and with it the reason");
     CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
     IO_SCOPE(scope, &result)
     {
@@ -275,6 +276,7 @@ static int beyond_the_bound(void *arg)
 
 TEST(processes_beyond_the_bound_are_rejected)
 {
+    io_test_needs_processes();
     CHECK_OK(weir_run(&(weir_config){.workers = test_workers(), .processes_max = 2},
                       beyond_the_bound, NULL));
     check_no_children();
@@ -338,6 +340,8 @@ static int many_at_a_time(void *arg)
 
 TEST_WITH(a_thousand_processes_at_a_time, .timeout_ms = 60000)
 {
+    io_test_needs_processes();
+    TEST_SKIP_ON_VALGRIND("each is a copy of all its memory");
     struct rlimit limit;
 
     CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), ==, 0);
@@ -431,6 +435,7 @@ static int cancel_a_start(void *arg)
 
 TEST(a_start_that_is_cancelled_kills_and_reaps_its_child)
 {
+    io_test_needs_processes();
     struct kernel slow = kernel_epoll;
 
     CHECK_INT(sem_init(&slow_goes_on, 0, 0), ==, 0);
@@ -452,6 +457,7 @@ static int embedded_start(void *arg)
 
 TEST(an_embedded_runtime_ends_its_processes_when_it_is_closed)
 {
+    io_test_needs_processes();
     weir_runtime *runtime;
     weir_scope *root;
 
@@ -490,9 +496,41 @@ static void run_close_twice(void *arg)
     CHECK_OK(weir_run(&(weir_config){.workers = 1}, close_twice, NULL));
 }
 
+static int wait_for(void *process)
+{
+    return weir_process_wait(process, NULL);
+}
+
+static int end_process(void *process)
+{
+    return weir_process_close(process);
+}
+
+static int wait_late(void *arg)
+{
+    int result;
+
+    (void)arg;
+    IO_SCOPE(scope, &result)
+    {
+        weir_process *process;
+        start_sleeper(scope, &process);
+        (void)io_test_close_before_it_begins(process, wait_for, end_process);
+    }
+    return result;
+}
+
+static void run_wait_late(void *arg)
+{
+    (void)arg;
+    (void)io_test_run(wait_late);
+}
+
 TEST(a_call_on_a_closed_process_ends_the_program_with_a_sentence)
 {
+    io_test_needs_processes();
     CHECK_ABORTS(run_close_twice, NULL, "weir_process_pid: the process is closed");
+    CHECK_ABORTS(run_wait_late, NULL, "weir_process_wait: the process is closed");
 }
 
 /* ---- The parent dies ---- */

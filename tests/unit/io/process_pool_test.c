@@ -1,30 +1,14 @@
 /* process_pool_test.c - jobs in helper processes, and helpers that do everything wrong. */
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "io/job_frame.h"
-#include "unit/io/io_test.h"
-
-enum { JOB_BYTES = 100000 };
-
-static void check_no_children(void)
-{
-    CHECK_INT(waitpid(-1, NULL, WNOHANG), ==, -1);
-    CHECK_INT(errno, ==, ECHILD);
-}
-
-#define POOL_TEST(name_)                        \
-    static int io_body_##name_(void *arg);      \
-    TEST_WITH(name_, .timeout_ms = 30000)       \
-    {                                           \
-        CHECK_OK(io_test_run(io_body_##name_)); \
-        check_no_children();                    \
-    }                                           \
-    static int io_body_##name_(__attribute__((unused)) void *arg)
+#include "unit/io/process_pool_test.h"
 
 /* ---- What the helpers do ---- */
 
@@ -35,6 +19,17 @@ static void die_by(int signo)
     (void)setrlimit(RLIMIT_CORE, &none);
     (void)signal(signo, SIG_DFL);
     (void)raise(signo);
+}
+
+/* A pipe with a name: until somebody opens it for writing. */
+static int await_pipe(const char *name, size_t bytes)
+{
+    char path[PATH_MAX] = "";
+    int fd;
+
+    memcpy(path, name, bytes);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : close(fd);
 }
 
 /* The first byte says what to do, the rest is what to do it with. */
@@ -59,8 +54,10 @@ static int do_job(void *arg, const void *in, size_t in_bytes, void *out, size_t 
     case 'k': die_by(SIGKILL); break;
     case 'x': _exit(3);
     case 'h': (void)pause(); break;
-    case 'm': { /* more than it may have */
-        char *memory = malloc(512 << 20);
+    case 'i': (void)signal(SIGTERM, SIG_IGN); return await_pipe(text + 1, in_bytes - 1);
+    case 'f': return await_pipe(text + 1, in_bytes - 1);
+    case 'm': {                                    /* more than it may have */
+        char *volatile memory = malloc(512 << 20); /* volatile: or a compiler leaves it all out */
         if (memory) memset(memory, 1, 512 << 20);
         if (!memory) abort();
         free(memory);
@@ -77,28 +74,6 @@ TEST_PROGRAM_NAMED(pool_helper, WEIR_PROCESS_POOL_HELPER)
     return 99;
 }
 
-static weir_process_pool_spec pool_spec(void)
-{
-    return (weir_process_pool_spec){.name = "test",
-                                    .helpers_max = 2,
-                                    .in_bytes_max = JOB_BYTES,
-                                    .out_bytes_max = JOB_BYTES,
-                                    .overflow = WEIR_WAIT,
-                                    .job_ms = 10000,
-                                    .max_restarts = 100,
-                                    .window_ms = 60000,
-                                    .on_close = WEIR_DRAIN};
-}
-
-static int run_text(weir_process_pool *pool, const char *text)
-{
-    weir_job_result result;
-    char out[64];
-    int r = weir_process_pool_run(pool, text, strlen(text), out, sizeof out, &result);
-
-    return r < 0 ? r : result.value;
-}
-
 static int pid_of_helper(weir_process_pool *pool)
 {
     weir_job_result result;
@@ -107,14 +82,6 @@ static int pid_of_helper(weir_process_pool *pool)
     CHECK_OK(weir_process_pool_run(pool, "p", 1, &pid, sizeof pid, &result));
     CHECK_INT(result.out_bytes, ==, sizeof pid);
     return pid;
-}
-
-static weir_process_pool_stats stats_of(weir_process_pool *pool)
-{
-    weir_process_pool_stats stats;
-
-    weir_process_pool_stats_get(pool, &stats);
-    return stats;
 }
 
 /* ---- Jobs ---- */
@@ -239,58 +206,7 @@ POOL_TEST(a_helper_is_replaced_after_its_share_of_jobs)
     return result;
 }
 
-POOL_TEST(idle_helpers_beyond_the_minimum_end)
-{
-    weir_process_pool_spec spec = pool_spec();
-    int result;
-
-    IO_SCOPE(scope, &result)
-    {
-        weir_process_pool *pool;
-
-        spec.helpers_min = 1;
-        spec.helpers_max = 3;
-        spec.idle_ms = 20;
-        CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
-        CHECK_INT(stats_of(pool).idle, ==, 1);
-        CHECK_INT(stats_of(pool).helpers_started, ==, 1);
-        {
-            int inner;
-            IO_SCOPE(jobs, &inner)
-            {
-                /* Three at a time: each has a helper of its own. */
-                (void)jobs;
-                for (int i = 0; i < 3; i++) CHECK_INT(run_text(pool, "e"), ==, 1);
-            }
-            CHECK_OK(inner);
-        }
-        while (stats_of(pool).helpers > 1) CHECK_OK(weir_sleep(5));
-        CHECK_OK(weir_sleep(60));
-        CHECK_INT(stats_of(pool).helpers, ==, 1); /* that one is kept */
-        CHECK_INT(stats_of(pool).helpers_crashed, ==, 0);
-    }
-    return result;
-}
-
 /* ---- Many callers ---- */
-
-struct caller {
-    weir_process_pool *pool;
-    const char *job;
-    int expected;
-};
-
-static int call_pool(void *arg)
-{
-    const struct caller *caller = arg;
-
-    WEIR_DEADLINE(IO_TEST_MS) {
-        int r = run_text(caller->pool, caller->job);
-        if (r != caller->expected) test_note("'%s': %d, %s", caller->job, r, weir_why());
-        return r == caller->expected ? 0 : -EBADMSG;
-    }
-    return WEIR_EREFUSED;
-}
 
 static void spawn_caller(weir_scope *scope, weir_process_pool *pool, const char *job, int expected,
                          int worker, weir_task *ret_task)
@@ -332,16 +248,6 @@ POOL_TEST(callers_on_all_workers_share_the_helpers)
         CHECK_INT(stats_of(pool).queued, ==, 0);
     }
     return result;
-}
-
-/* Until the jobs are where they should be. */
-static void await_queue(weir_process_pool *pool, int helpers, size_t queued)
-{
-    for (;;) {
-        weir_process_pool_stats stats = stats_of(pool);
-        if (stats.helpers - stats.idle == helpers && stats.queued == queued) return;
-        CHECK_OK(weir_sleep(1));
-    }
 }
 
 POOL_TEST(jobs_beyond_the_queue_are_rejected_and_a_cancelled_one_leaves_it)

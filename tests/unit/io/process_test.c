@@ -101,6 +101,7 @@ PROCESS_TEST(a_program_that_cannot_be_run_is_an_error_of_start)
 {
     int result;
 
+    TEST_SKIP_ON_VALGRIND("it copies the memory that the child shares, and with it the reason");
     IO_SCOPE(scope, &result)
     {
         weir_process_spec spec = shell(NULL);
@@ -131,6 +132,7 @@ PROCESS_TEST(a_program_that_cannot_be_run_is_an_error_of_start)
 
 PROCESS_TEST(a_spec_that_leaves_something_out_is_refused)
 {
+    static const int no_fd = -1;
     static const struct {
         weir_process_spec spec;
         const char *why;
@@ -160,6 +162,13 @@ PROCESS_TEST(a_spec_that_leaves_something_out_is_refused)
          "variables is NULL"},
         {{.name = "n", .program = "x", .grace_ms = 1, .on_exit = WEIR_EXIT_ANY, .fd_count = 9},
          "fd_count is 9"},
+        {{.name = "n",
+          .program = "x",
+          .grace_ms = 1,
+          .on_exit = WEIR_EXIT_ANY,
+          .fds = &no_fd,
+          .fd_count = 1},
+         "fds[0] is -1, which is no descriptor"},
     };
     int result;
 
@@ -192,6 +201,7 @@ static int start_without_deadline(void *arg)
 
 TEST(processes_are_not_waited_for_without_a_deadline)
 {
+    io_test_needs_processes();
     CHECK_OK(weir_run(&(weir_config){.workers = test_workers()}, start_without_deadline, NULL));
     check_no_children();
 }
@@ -273,6 +283,7 @@ PROCESS_TEST(a_program_is_looked_for_in_path_and_a_directory_is_changed_to)
 
 PROCESS_TEST(limits_hold_in_the_child)
 {
+    TEST_SKIP_ON_VALGRIND("they hold for what it needs itself, too");
     weir_process_spec spec = shell(ARGUMENTS("-c", "ulimit -n; ulimit -c; ulimit -t; ulimit -v"));
     char text[64];
 
@@ -349,6 +360,7 @@ static void change_places(void *arg)
 
 TEST(descriptors_may_change_places)
 {
+    io_test_needs_helpers();
     char output[512];
     CHECK_INT(test_child(change_places, NULL, output, sizeof output), ==, 0);
 }
@@ -394,6 +406,7 @@ static void start_without_close_range(void *arg)
 
 TEST(descriptors_are_closed_on_an_older_kernel_too)
 {
+    io_test_needs_helpers();
     char output[512];
 
     (void)test_child(start_without_close_range, NULL, output, sizeof output);

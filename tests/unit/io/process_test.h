@@ -17,6 +17,7 @@ static inline void check_no_children(void)
     static int io_body_##name_(void *arg);      \
     TEST(name_)                                 \
     {                                           \
+        io_test_needs_processes();              \
         test_kernel_install();                  \
         CHECK_OK(io_test_run(io_body_##name_)); \
         check_no_children();                    \
@@ -38,6 +39,7 @@ static inline weir_process_spec own(const char *const *arguments)
 {
     weir_process_spec spec = shell(arguments);
 
+    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
     spec.name = "own";
     spec.program = TEST_PROGRAM_PATH;
     return spec;

@@ -272,7 +272,7 @@ TEST(cores_random_bytes_never_crash)
 
     fake_init(&fake, 3, "");
     fake_file(&fake, "sys/a/cpu.max", "100000 100000\n");
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1000; i++) {
         size_t length = (size_t)i % sizeof text;
         for (size_t j = 0; j < length; j++) {
             state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;

@@ -103,6 +103,25 @@ static void fire_again(weir_timer *timer, void *arg)
     if (!atom_load(&storm->done)) weir_timer_start(timer, 0);
 }
 
+/* Each timer fires once at most between two turns of the task. */
+static void yield_in_a_storm(weir_scope *scope, struct storm *storm, weir_timer_fn on_fire,
+                             int timers, int yields)
+{
+    for (int i = 0; i < timers; i++) {
+        weir_timer *timer;
+
+        CHECK_OK(weir_timer_open(
+            scope, &(weir_timer_spec){.name = "s", .on_fire = on_fire, .keep_arg = storm}, &timer));
+        weir_timer_start(timer, 0);
+    }
+    for (int i = 0; i < yields; i++) {
+        int before = atom_load(&storm->fired);
+
+        CHECK_OK(weir_yield());
+        CHECK_INT(atom_load(&storm->fired) - before, <=, timers);
+    }
+}
+
 static int task_in_a_storm(void *arg)
 {
     enum { TIMERS = 5000 };
@@ -110,20 +129,7 @@ static int task_in_a_storm(void *arg)
     weir_scope *scope = open_scope("storm", WEIR_FAIL_FAST);
 
     (void)arg;
-    for (int i = 0; i < TIMERS; i++) {
-        weir_timer *timer;
-
-        CHECK_OK(weir_timer_open(
-            scope, &(weir_timer_spec){.name = "s", .on_fire = fire_again, .keep_arg = &storm},
-            &timer));
-        weir_timer_start(timer, 0);
-    }
-    for (int i = 0; i < MEALS; i++) {
-        int before = atom_load(&storm.fired);
-
-        CHECK_OK(weir_yield());
-        CHECK_INT(atom_load(&storm.fired) - before, <=, TIMERS);
-    }
+    yield_in_a_storm(scope, &storm, fire_again, TIMERS, MEALS);
     CHECK_OK(weir_sleep(0)); /* a timer among the timers */
     CHECK_INT(atom_load(&storm.fired), >, 0);
     atom_store(&storm.done, 1);
@@ -149,20 +155,7 @@ static int task_among_slow_timers(void *arg)
     weir_scope *scope = open_scope("storm", WEIR_FAIL_FAST);
 
     (void)arg;
-    for (int i = 0; i < TIMERS; i++) {
-        weir_timer *timer;
-
-        CHECK_OK(weir_timer_open(
-            scope, &(weir_timer_spec){.name = "s", .on_fire = fire_slowly, .keep_arg = &storm},
-            &timer));
-        weir_timer_start(timer, 0);
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        int before = atom_load(&storm.fired);
-
-        CHECK_OK(weir_yield());
-        CHECK_INT(atom_load(&storm.fired) - before, <=, TIMERS);
-    }
+    yield_in_a_storm(scope, &storm, fire_slowly, TIMERS, YIELDS);
     atom_store(&storm.done, 1);
     return weir_scope_close(scope);
 }

@@ -240,6 +240,10 @@ TEST(a_budget_counts_each_credit_with_a_quarter_of_its_stack)
     const size_t budget = (STACK_COUNT_MAX_LEAST + 36) * small;
 
     pool_open(0, 1);
+    if (pool.page_bytes > WEIR_STACK_BYTES_MIN) {
+        pool_close();
+        TEST_SKIP("the small classes are all a page here");
+    }
     stack_pool_set_budget(&pool, budget, 0);
     CHECK_INT(pool.count_max, ==, STACK_COUNT_MAX_LEAST + 36);
     CHECK_OK(stack_credit_take(&pool, 0, pool.count_max - 8));
