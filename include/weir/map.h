@@ -2,8 +2,8 @@
  *
  * The map is found by walking the tree of scopes and tasks, so it shows what is there and
  * needs nothing to be registered: scopes, channels, pools and their classes, locks, events,
- * broadcasts, timers, postboxes, idle waits, signal watches, the executors of the runtime,
- * and blocks that wait without a deadline, with their reason. Each row says
+ * broadcasts, snapshots, timers, postboxes, idle waits, signal watches, the executors of
+ * the runtime, and blocks that wait without a deadline, with their reason. Each row says
  *
  *     kind, name, owner   the scopes and tasks that lead to it: "root/main/serve"
  *     lifetime            what ends it

@@ -22,6 +22,7 @@
 #include <weir/scope.h>
 #include <weir/select.h>
 #include <weir/signal.h>
+#include <weir/snapshot.h>
 #include <weir/sync.h>
 #include <weir/task.h>
 #include <weir/timer.h>
