@@ -2,7 +2,8 @@
  *
  * BENCH_WORKERS (default 1) is the number of workers; with more than one the
  * peer calls itself weir2, weir3 and so on. With two workers senders and receivers are placed
- * so that every item crosses from one to the other. */
+ * so that every item crosses from one to the other. With BENCH_METRICS=off nothing is measured
+ * by weir itself, and the peer's name ends in _off. */
 #include <stdbool.h>
 #include <weir/weir.h>
 
@@ -278,13 +279,11 @@ static int hand_over(void *arg)
     return r;
 }
 
-static void measure_pool(const struct bench *bench)
+static weir_pool *pool_new(const struct bench *bench, weir_scope *scope)
 {
     static const weir_pool_class classes[] = {
         {.name = "job", .weight = 1, .queue_max = BENCH_POOL_CALLERS}};
-    weir_scope *scope = scope_new(bench);
-    struct office office = {.count = bench->n / BENCH_POOL_CALLERS, .steps = job_steps()};
-    struct job_clock clock;
+    weir_pool *pool;
 
     check(bench, "weir_pool_open",
           weir_pool_open(scope,
@@ -294,13 +293,145 @@ static void measure_pool(const struct bench *bench)
                                            .on_close = WEIR_DRAIN,
                                            .classes = classes,
                                            .class_count = 1},
-                         &office.pool));
+                         &pool));
+    return pool;
+}
+
+static void measure_pool(const struct bench *bench)
+{
+    weir_scope *scope = scope_new(bench);
+    struct office office = {.pool = pool_new(bench, scope),
+                            .count = bench->n / BENCH_POOL_CALLERS,
+                            .steps = job_steps()};
+    struct job_clock clock;
+
     job_clock_start(&clock, office.steps);
     for (int i = 0; i < BENCH_POOL_CALLERS; i++)
         spawn(bench, scope, 0, hand_over, &office, sizeof office);
     check(bench, "weir_scope_join", weir_scope_join(scope));
     job_clock_print(bench, &clock, office.count * BENCH_POOL_CALLERS);
     check(bench, "weir_scope_close", weir_scope_close(scope));
+}
+
+/* ---- Pipeline ---- */
+
+static int pass_on(void *item, void *keep_arg)
+{
+    (void)item, (void)keep_arg;
+    return 0;
+}
+
+/* Nothing may get lost here, and who receives would wait for it. */
+static void item_lost(void *item, const weir_lost *lost, void *keep_arg)
+{
+    (void)item, (void)keep_arg;
+    fprintf(stderr, "bench-flow: stage '%s' has lost an item: %s\n", lost->stage,
+            weir_strerror(lost->error));
+    exit(1);
+}
+
+struct source {
+    weir_pipeline *pipeline;
+    size_t count;
+};
+
+static int send_into_pipeline(void *arg)
+{
+    struct source *source = arg;
+    int r = 0;
+
+    for (uint64_t i = 0; i < source->count && r == 0; i++)
+        r = weir_pipeline_send(source->pipeline, &i);
+    return r;
+}
+
+/* Three stages that do nothing, the second in `pool` if there is one. */
+static weir_pipeline *pipeline_new(const struct bench *bench, weir_scope *scope, weir_pool *pool)
+{
+    weir_stage_spec empty = {.name = "first",
+                             .fn = pass_on,
+                             .concurrency = 1,
+                             .queue_max = BENCH_CHANNEL_CAPACITY,
+                             .overflow = WEIR_WAIT,
+                             .timeout_ms = 10000,
+                             .on_failure = WEIR_STAGE_FAIL};
+    weir_stage_spec stages[] = {empty, empty, empty};
+    weir_pipeline *pipeline;
+
+    stages[1].name = "second";
+    stages[1].pool = pool;
+    if (pool) stages[1].concurrency = BENCH_POOL_CALLERS;
+    stages[2].name = "third";
+    check(bench, "weir_pipeline_open",
+          weir_pipeline_open(scope,
+                             &(weir_pipeline_spec){.name = "empty",
+                                                   .item_bytes = sizeof(uint64_t),
+                                                   .budget_ms = 60000,
+                                                   .stages = stages,
+                                                   .stage_count = 3,
+                                                   .on_lost = item_lost,
+                                                   .results_max = BENCH_CHANNEL_CAPACITY},
+                             &pipeline));
+    return pipeline;
+}
+
+static void pipeline_measured(const struct bench *bench, bool pooled)
+{
+    weir_scope *scope = scope_new(bench);
+    weir_pool *pool = pooled ? pool_new(bench, scope) : NULL;
+    struct source source = {.pipeline = pipeline_new(bench, scope, pool), .count = bench->n};
+    int64_t begin_ns = bench_now_ns();
+    uint64_t item;
+
+    spawn(bench, scope, 0, send_into_pipeline, &source, sizeof source);
+    for (size_t i = 0; i < bench->n; i++)
+        check(bench, "weir_pipeline_recv", weir_pipeline_recv(source.pipeline, &item, NULL));
+    bench_print_ns(bench, bench->workload, bench_now_ns() - begin_ns, bench->n);
+    check(bench, "weir_scope_close", weir_scope_close(scope));
+}
+
+static void measure_pipeline_item(const struct bench *bench)
+{
+    pipeline_measured(bench, false);
+}
+
+static void measure_pipeline_pool(const struct bench *bench)
+{
+    pipeline_measured(bench, true);
+}
+
+/* ---- Fan-out ---- */
+
+static int fan_input(size_t index, const void *input, void *result, void *keep_arg)
+{
+    const uint64_t *seed = input;
+    uint64_t *end = result;
+
+    (void)index, (void)keep_arg;
+    *end = fan_run(*seed);
+    return 0;
+}
+
+static void measure_fan_out(const struct bench *bench)
+{
+    uint64_t *seeds = fan_seeds(bench);
+    uint64_t *results = fan_seeds(bench);
+    weir_fan_spec spec = {.name = "fan",
+                          .in_flight_max = FAN_IN_FLIGHT,
+                          .policy = WEIR_FAN_FAIL_FAST,
+                          .fn = fan_input,
+                          .count = bench->n,
+                          .inputs = seeds,
+                          .input_bytes = sizeof *seeds,
+                          .results = results,
+                          .result_bytes = sizeof *results};
+    int64_t begin_ns = bench_now_ns();
+
+    check(bench, "weir_fan_out", weir_fan_out(&spec, NULL));
+    bench_print_ns(bench, bench->workload, bench_now_ns() - begin_ns, bench->n);
+    fan_print_checksum(bench, results);
+    free(results);
+    free(seeds);
 }
 
 /* ---- main ---- */
@@ -314,6 +445,9 @@ static const struct bench_workload workloads[] = {
     {"mutex", 50000000, measure_mutex},
     {"mutex_1000", 10000000, measure_mutex_1000},
     {"pool", 500000, measure_pool},
+    {"pipeline_item", 3000000, measure_pipeline_item},
+    {"pipeline_pool", 500000, measure_pipeline_pool},
+    {"fan_out", 40000, measure_fan_out},
     {0},
 };
 
@@ -338,9 +472,27 @@ static int workers_asked(void)
     return text ? (int)bench_parse_count(text, WEIR_WORKERS_MAX) : 1;
 }
 
+/* Whether BENCH_METRICS is "off"; it must be that, "on" or nothing. Negative: it is not. */
+static int metrics_asked_off(void)
+{
+    const char *text = getenv("BENCH_METRICS");
+
+    if (!text || strcmp(text, "on") == 0) return 0;
+    return strcmp(text, "off") == 0 ? 1 : -EINVAL;
+}
+
+static void name_peer(char *ret_peer, size_t peer_bytes, bool metrics_off)
+{
+    char count[12] = "";
+
+    if (workers > 1) snprintf(count, sizeof count, "%d", workers);
+    snprintf(ret_peer, peer_bytes, "weir%s%s", count, metrics_off ? "_off" : "");
+}
+
 int main(int argc, char **argv)
 {
-    char peer[16] = "weir";
+    char peer[24];
+    int metrics_off = metrics_asked_off();
     struct bench bench = {.program = "bench-flow", .peer = peer};
     struct session session = {.bench = &bench};
     weir_config config = {.name = "bench"};
@@ -353,8 +505,14 @@ int main(int argc, char **argv)
                 getenv("BENCH_WORKERS"), WEIR_WORKERS_MAX);
         return 2;
     }
-    if (workers > 1) snprintf(peer, sizeof peer, "weir%d", workers);
+    if (metrics_off < 0) {
+        fprintf(stderr, "bench-flow: BENCH_METRICS is '%s', neither on nor off\n",
+                getenv("BENCH_METRICS"));
+        return 2;
+    }
+    name_peer(peer, sizeof peer, metrics_off);
     config.workers = workers;
+    config.metrics_off = metrics_off;
     check(&bench, "weir_run", weir_run(&config, first_task, &session));
     return 0;
 }
