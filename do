@@ -63,7 +63,7 @@ packages_debug="gdb:gdb valgrind:valgrind binutils:strip"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
 packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
-packages_bench="golang:go cargo-web:cargo rustc-web:rustc libuv1-dev liburing-dev linux-perf:perf python3:python3"
+packages_bench="golang:go cargo-web:cargo rustc-web:rustc g++:g++ libboost-fiber-dev libuv1-dev liburing-dev linux-perf:perf python3:python3"
 
 installed() {
     case $1 in

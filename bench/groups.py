@@ -19,6 +19,7 @@ class Program(NamedTuple):
     cwd: str = "{source}"
     env: Dict[str, str] = {}
     pkg_config: Optional[str] = None  # a library whose flags the command gets
+    header: Optional[str] = None  # of a C++ library that pkg-config does not know
     install: str = ""  # Debian packages, for the notice
 
 
@@ -51,8 +52,18 @@ PROGRAMS = {
     "c": Program(
         path="{out}/bench-c",
         needs=("{cc}",),
-        command=("{cc}", *C_FLAGS, "-o", "{out}/bench-c", "peers/c/main.c"),
+        command=("{cc}", *C_FLAGS, "-pthread", "-o", "{out}/bench-c", "peers/c/main.c",
+                 "peers/c/pool.c"),
         install="gcc",
+    ),
+    "boost-fiber": Program(
+        path="{out}/bench-boost-fiber",
+        needs=("g++",),
+        command=("g++", "-O3", "-DNDEBUG", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-o",
+                 "{out}/bench-boost-fiber", "peers/boost-fiber/main.cpp", "-lboost_fiber",
+                 "-lboost_context"),
+        header="boost/fiber/all.hpp",
+        install="g++ libboost-fiber-dev",
     ),
     "echo-load": Program(
         path="{out}/bench-echo-load",
@@ -93,12 +104,16 @@ class Peer(NamedTuple):
 PEERS = {
     "weir": Peer("weir", {"BENCH_WORKERS": "1"}),
     "weir2": Peer("weir", {"BENCH_WORKERS": "2"}),
+    "weir_off": Peer("weir", {"BENCH_WORKERS": "1", "BENCH_METRICS": "off"}),
+    "weir2_off": Peer("weir", {"BENCH_WORKERS": "2", "BENCH_METRICS": "off"}),
     "go": Peer("go", {"GOMAXPROCS": "1"}),
     "go2": Peer("go", {"GOMAXPROCS": "2"}),
     "tokio": Peer("tokio", {"BENCH_WORKERS": "1"}),
     "tokio2": Peer("tokio", {"BENCH_WORKERS": "2"}),
     "libuv": Peer("libuv"),
-    "c": Peer("c"),
+    "c": Peer("c", {"BENCH_WORKERS": "1"}),
+    "c2": Peer("c", {"BENCH_WORKERS": "2"}),
+    "boost_fiber": Peer("boost-fiber"),
     # Servers of the group echo.
     "weir_epoll": Peer("weir", {"BENCH_BACKEND": "epoll"}, ("serve_echo",)),
     "weir_uring": Peer("weir", {"BENCH_BACKEND": "io_uring"}, ("serve_echo",)),
@@ -121,7 +136,8 @@ class Row(NamedTuple):
     are the columns that are weir's: the ratios of the first are `ratio_X`, those
     of another `NAME_ratio_X`. `best` names groups of columns: the one that
     measured best in this run is a column of the ratios itself. `plain` are the
-    metrics that are shown without ratios.
+    metrics that are shown without ratios. `scales` maps a column to the one that
+    has two workers instead of one: that is shown on lines of its own (SCALED).
     """
 
     name: str
@@ -135,6 +151,7 @@ class Row(NamedTuple):
     ours: Tuple[str, ...] = ("weir",)
     best: Dict[str, Tuple[str, ...]] = {}
     plain: Tuple[str, ...] = ()
+    scales: Dict[str, str] = {}
 
     @property
     def argument(self):
@@ -146,10 +163,25 @@ class Row(NamedTuple):
             return [(metric, metric) for metric in self.metrics]
         return [(self.name, self.argument)]
 
+    def names(self):
+        """Of all output lines, those that are computed included."""
+        names = [name for name, _ in self.printed()]
+        return names + [f"{self.name}_{what}" for what in SCALED if self.scales]
+
+
+# The lines that a row with `scales` has besides: the time on two workers, how many times as
+# fast that is, and the part of the work that it says was not shared (Amdahl).
+SCALED = ("2", "speedup", "sequential")
 
 TASKS = {"weir": "weir", "go": "go", "tokio": "tokio"}
 TASKS_2 = {"weir": "weir2", "go": "go2", "tokio": "tokio2"}
 TIMERS = {**TASKS, "libuv": "libuv"}
+# Beside itself with metrics off: what they cost.
+FLOW = {"weir": "weir", "weir_off": "weir_off", "go": "go", "tokio": "tokio"}
+FLOW_2 = {"weir": "weir2", "weir_off": "weir2_off", "go": "go2", "tokio": "tokio2"}
+FIBERS = {**FLOW, "boost_fiber": "boost_fiber"}
+# One worker and two threads of a pool; where callers and pool share workers, two of them.
+POOLS = {"weir": "weir", "weir_off": "weir_off", "go": "go2", "tokio": "tokio2"}
 
 ECHO = {
     "weir": "weir_epoll",
@@ -208,17 +240,26 @@ GROUPS = {
         echo_row("calls_1000", ECHO, 100_000, 10_000, (), ("all", "wait", "move", "other")),
         echo_row("idle", IDLE, 10_000, 1_000, (), ("bytes",)),
     ],
-    # The fan-out row (its speed-up on two workers) joins these with the fan-out itself.
     "flow": [
-        Row("ping_pong", TASKS, 3_000_000, 100_000),
-        Row("channel_1_1", TASKS, 10_000_000, 1_000_000),
-        Row("channel_4_4", TASKS, 10_000_000, 1_000_000),
-        Row("channel_1_1_2", TASKS_2, 5_000_000, 200_000, workload="channel_1_1"),
-        Row("channel_4_4_2", TASKS_2, 5_000_000, 200_000, workload="channel_4_4"),
-        Row("select_4_0", TASKS, 3_000_000, 100_000),
-        Row("select_4_128", TASKS, 5_000_000, 200_000),
-        Row("mutex", TASKS, 20_000_000, 1_000_000),
-        Row("mutex_1000", TASKS, 3_000_000, 100_000),
-        Row("pool", {"weir": "weir", "go": "go2", "tokio": "tokio2"}, 300_000, 64_000),
+        Row("ping_pong", FIBERS, 3_000_000, 100_000),
+        Row("channel_1_1", FIBERS, 10_000_000, 1_000_000),
+        Row("channel_4_4", FIBERS, 10_000_000, 1_000_000),
+        Row("channel_1_1_2", FLOW_2, 5_000_000, 200_000, workload="channel_1_1"),
+        Row("channel_4_4_2", FLOW_2, 5_000_000, 200_000, workload="channel_4_4"),
+        Row("select_4_0", FLOW, 3_000_000, 100_000),
+        Row("select_4_128", FLOW, 5_000_000, 200_000),
+        Row("mutex", FIBERS, 20_000_000, 1_000_000),
+        Row("mutex_1000", FIBERS, 3_000_000, 100_000),
+        Row("pool", {**POOLS, "pthread": "c"}, 300_000, 64_000),
+        Row("pipeline_item", FLOW, 1_000_000, 100_000),
+        Row("pipeline_pool", POOLS, 200_000, 20_000),
+        Row(
+            "fan_out",
+            {**FLOW, "pthread": "c", "weir_2": "weir2", "go_2": "go2", "tokio_2": "tokio2",
+             "pthread_2": "c2"},
+            40_000,
+            2_000,
+            scales={"weir": "weir_2", "go": "go_2", "tokio": "tokio_2", "pthread": "pthread_2"},
+        ),
     ],
 }

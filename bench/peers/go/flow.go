@@ -3,12 +3,13 @@ package main
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
-// The group `flow`: channels, select, mutexes, a pool of goroutines.
+// The group `flow`: channels, select, mutexes, a pool of goroutines, pipelines, a fan-out.
 
 const (
 	channelCapacity = 128
@@ -17,6 +18,9 @@ const (
 	poolCallers = 64
 	poolThreads = 2
 	randomSeed  = 88172645463325252
+	// fanSteps are those of one input of the fan-out, about 20 µs.
+	fanSteps    = 14000
+	fanInFlight = 8
 )
 
 func channelMeasured(n, pairs int) (time.Duration, int) {
@@ -194,7 +198,91 @@ func poolMeasured(n int) (time.Duration, int) {
 	close(jobs)
 	workers.Wait()
 	total := each * poolCallers
-	return processorTime() - begin - time.Duration(total)*alone, total
+	spent := processorTime() - begin
+	// The processor may have been slower before than it was in between.
+	if after := jobTime(); after < alone {
+		alone = after
+	}
+	return spent - time.Duration(total)*alone, total
+}
+
+// stage passes on what it receives, in as many goroutines as are asked for; the
+// last one that ends closes what comes after it.
+func stage(from <-chan uint64, goroutines int) <-chan uint64 {
+	to := make(chan uint64, channelCapacity)
+	var left atomic.Int32
+	left.Store(int32(goroutines))
+	for i := 0; i < goroutines; i++ {
+		go func() {
+			for item := range from {
+				to <- item
+			}
+			if left.Add(-1) == 0 {
+				close(to)
+			}
+		}()
+	}
+	return to
+}
+
+// pipelineMeasured streams n items through three empty stages, the second of
+// which has as many goroutines as asked for.
+func pipelineMeasured(n, goroutines int) (time.Duration, int) {
+	first := make(chan uint64, channelCapacity)
+	last := stage(stage(stage(first, 1), goroutines), 1)
+	begin := time.Now()
+	go func() {
+		for i := 0; i < n; i++ {
+			first <- uint64(i)
+		}
+		close(first)
+	}()
+	received := 0
+	for range last {
+		received++
+	}
+	return time.Since(begin), received
+}
+
+//go:noinline
+func fanRun(seed uint64) uint64 {
+	state := random(seed)
+	for i := 0; i < fanSteps; i++ {
+		state.next()
+	}
+	return uint64(state)
+}
+
+// fanOut maps all inputs in fanInFlight goroutines, each of which takes the next one.
+func fanOut(b *bench) (time.Duration, int) {
+	seeds, results := make([]uint64, b.n), make([]uint64, b.n)
+	for i := range seeds {
+		seeds[i] = randomSeed + uint64(i)
+	}
+	var next atomic.Int64
+	var group sync.WaitGroup
+	begin := time.Now()
+	for i := 0; i < fanInFlight; i++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for {
+				index := int(next.Add(1)) - 1
+				if index >= len(seeds) {
+					return
+				}
+				results[index] = fanRun(seeds[index])
+			}
+		}()
+	}
+	group.Wait()
+	elapsed := time.Since(begin)
+	sum := uint64(0)
+	for _, result := range results {
+		sum += result
+	}
+	b.printChecksum(sum)
+	return elapsed, b.n
 }
 
 // runFlow runs a workload of the group; ok says whether it is one.
@@ -217,6 +305,12 @@ func runFlow(b *bench) (elapsed time.Duration, ops int, ok bool) {
 		elapsed, ops = mutexMeasured(b.n, yieldingMany, true)
 	case "pool":
 		elapsed, ops = poolMeasured(b.n)
+	case "pipeline_item":
+		elapsed, ops = pipelineMeasured(b.n, 1)
+	case "pipeline_pool":
+		elapsed, ops = pipelineMeasured(b.n, poolThreads)
+	case "fan_out":
+		elapsed, ops = fanOut(b)
 	default:
 		return 0, 0, false
 	}

@@ -42,6 +42,12 @@ func (b *bench) printBytes(workload string, bytes, tasks int) {
 		workload, b.peer, tasks, float64(bytes)/float64(tasks))
 }
 
+// printChecksum shows what was computed: the runner compares it with the other peers'.
+func (b *bench) printChecksum(sum uint64) {
+	fmt.Printf("{\"workload\":%q,\"peer\":%q,\"n\":%d,\"checksum\":\"%016x\"}\n",
+		b.workload, b.peer, b.n, sum)
+}
+
 // random is the same generator as in every peer, so that all see the same
 // deadlines and the same order of victims.
 type random uint64

@@ -1,17 +1,21 @@
-//! The group `flow`: channels, select, mutexes, spawn_blocking.
+//! The group `flow`: channels, select, mutexes, spawn_blocking, pipelines, a fan-out.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, Mutex};
+use tokio::sync::{mpsc, Mutex, Semaphore};
 use tokio::task::yield_now;
 
-use crate::{Random, YIELDING_MANY};
+use crate::{Bench, Random, YIELDING_MANY};
 
 const CAPACITY: usize = 128;
 /// Steps of the generator: a job of about 1 µs.
 const JOB_STEPS: usize = 700;
 const POOL_CALLERS: usize = 64;
 const RANDOM_SEED: u64 = 88172645463325252;
+/// Those of one input of the fan-out, about 20 µs.
+const FAN_STEPS: usize = 14000;
+const FAN_IN_FLIGHT: usize = 8;
 
 async fn channel_1_1(n: usize) -> (Duration, usize) {
     let (tx, mut rx) = mpsc::channel::<u64>(CAPACITY);
@@ -185,12 +189,112 @@ async fn pool(n: usize) -> (Duration, usize) {
     }
     let total = each * POOL_CALLERS;
     let spent = processor_time() - begin;
+    // The processor may have been slower before than it was in between.
+    let alone = alone.min(job_time());
     (spent.saturating_sub(alone * total as u32), total)
 }
 
+type Items = mpsc::Receiver<u64>;
+
+/// A task that passes on what it receives.
+fn stage(mut from: Items) -> Items {
+    let (tx, rx) = mpsc::channel::<u64>(CAPACITY);
+    tokio::spawn(async move {
+        while let Some(item) = from.recv().await {
+            tx.send(item).await.expect("send");
+        }
+    });
+    rx
+}
+
+/// The same by spawn_blocking, with as many items at a time as the pool has callers.
+fn stage_blocking(mut from: Items) -> Items {
+    let (tx, rx) = mpsc::channel::<u64>(CAPACITY);
+    let permits = Arc::new(Semaphore::new(POOL_CALLERS));
+    tokio::spawn(async move {
+        while let Some(item) = from.recv().await {
+            let permit = permits.clone().acquire_owned().await.expect("permit");
+            let tx = tx.clone();
+            tokio::task::spawn_blocking(move || {
+                tx.blocking_send(item).expect("send");
+                drop(permit);
+            });
+        }
+    });
+    rx
+}
+
+/// Streams n items through three empty stages.
+async fn pipeline(n: usize, blocking: bool) -> (Duration, usize) {
+    let (tx, first) = mpsc::channel::<u64>(CAPACITY);
+    let second = stage(first);
+    let third = if blocking {
+        stage_blocking(second)
+    } else {
+        stage(second)
+    };
+    let mut last = stage(third);
+    let begin = Instant::now();
+    tokio::spawn(async move {
+        for i in 0..n {
+            tx.send(i as u64).await.expect("send");
+        }
+    });
+    let sink = tokio::spawn(async move {
+        let mut received = 0;
+        while last.recv().await.is_some() {
+            received += 1;
+        }
+        received
+    });
+    let received = sink.await.expect("sink");
+    (begin.elapsed(), received)
+}
+
+#[inline(never)]
+fn fan_run(seed: u64) -> u64 {
+    let mut random = Random(seed);
+    for _ in 0..FAN_STEPS {
+        random.next();
+    }
+    random.0
+}
+
+/// Maps all inputs in FAN_IN_FLIGHT tasks, each of which takes the next one.
+async fn fan_out(bench: &Bench) -> (Duration, usize) {
+    let n = bench.n;
+    let seeds: Arc<Vec<u64>> = Arc::new((0..n as u64).map(|i| RANDOM_SEED + i).collect());
+    let results: Arc<Vec<AtomicU64>> = Arc::new((0..n).map(|_| AtomicU64::new(0)).collect());
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    let begin = Instant::now();
+    for _ in 0..FAN_IN_FLIGHT {
+        let (seeds, results, next) = (seeds.clone(), results.clone(), next.clone());
+        tasks.push(tokio::spawn(async move {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= seeds.len() {
+                    break;
+                }
+                results[index].store(fan_run(seeds[index]), Ordering::Relaxed);
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task failed");
+    }
+    let elapsed = begin.elapsed();
+    let sum = results.iter().fold(0u64, |sum, result| {
+        sum.wrapping_add(result.load(Ordering::Relaxed))
+    });
+    bench.print_checksum(sum);
+    (elapsed, n)
+}
+
 /// A workload of the group, or None.
-pub async fn run(name: &str, n: usize) -> Option<(Duration, usize)> {
-    Some(match name {
+pub async fn run(bench: &Bench) -> Option<(Duration, usize)> {
+    let n = bench.n;
+    Some(match bench.workload.as_str() {
         "ping_pong" => ping_pong(n).await,
         "channel_1_1" => channel_1_1(n).await,
         "channel_4_4" => channel_4_4(n).await,
@@ -199,6 +303,9 @@ pub async fn run(name: &str, n: usize) -> Option<(Duration, usize)> {
         "mutex" => mutex(n, 1, false).await,
         "mutex_1000" => mutex(n, YIELDING_MANY, true).await,
         "pool" => pool(n).await,
+        "pipeline_item" => pipeline(n, false).await,
+        "pipeline_pool" => pipeline(n, true).await,
+        "fan_out" => fan_out(bench).await,
         _ => return None,
     })
 }

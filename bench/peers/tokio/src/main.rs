@@ -50,6 +50,17 @@ impl Bench {
         );
     }
 
+    /// What was computed: the runner compares it with the other peers'.
+    fn print_checksum(&self, sum: u64) {
+        println!(
+            "{{\"workload\":\"{}\",\"peer\":\"{}\",\"n\":{},\"checksum\":\"{:016x}\"}}",
+            self.workload,
+            self.peer(),
+            self.n,
+            sum
+        );
+    }
+
     fn print_bytes(&self, workload: &str, bytes: i64, tasks: usize) {
         println!(
             "{{\"workload\":\"{}\",\"peer\":\"{}\",\"n\":{},\"bytes_per_task\":{:.1}}}",
@@ -246,7 +257,7 @@ async fn run(bench: Bench) -> Result<(), String> {
             return Ok(());
         }
         "serve_echo" => return echo::serve().await.map_err(|error| error.to_string()),
-        _ => match flow::run(name, n).await {
+        _ => match flow::run(&bench).await {
             Some(measured) => measured,
             None => return Err(format!("no workload '{name}'")),
         },
