@@ -110,6 +110,7 @@ PEERS = {
     "go2": Peer("go", {"GOMAXPROCS": "2"}),
     "tokio": Peer("tokio", {"BENCH_WORKERS": "1"}),
     "tokio2": Peer("tokio", {"BENCH_WORKERS": "2"}),
+    "rayon": Peer("tokio", {"BENCH_WORKERS": "1", "BENCH_POOL": "rayon"}),
     "libuv": Peer("libuv"),
     "c": Peer("c", {"BENCH_WORKERS": "1"}),
     "c2": Peer("c", {"BENCH_WORKERS": "2"}),
@@ -250,7 +251,7 @@ GROUPS = {
         Row("select_4_128", FLOW, 5_000_000, 200_000),
         Row("mutex", FIBERS, 20_000_000, 1_000_000),
         Row("mutex_1000", FIBERS, 3_000_000, 100_000),
-        Row("pool", {**POOLS, "pthread": "c"}, 300_000, 64_000),
+        Row("pool", {**POOLS, "rayon": "rayon", "pthread": "c"}, 300_000, 64_000),
         Row("pipeline_item", FLOW, 1_000_000, 100_000),
         Row("pipeline_pool", POOLS, 200_000, 20_000),
         Row(

@@ -12,6 +12,7 @@ const CAPACITY: usize = 128;
 /// Steps of the generator: a job of about 1 µs.
 const JOB_STEPS: usize = 700;
 const POOL_CALLERS: usize = 64;
+const POOL_THREADS: usize = 2;
 const RANDOM_SEED: u64 = 88172645463325252;
 /// Those of one input of the fan-out, about 20 µs.
 const FAN_STEPS: usize = 14000;
@@ -194,6 +195,30 @@ async fn pool(n: usize) -> (Duration, usize) {
     (spent.saturating_sub(alone * total as u32), total)
 }
 
+/// The same by rayon: a scope for as many jobs as the pool has callers, on two threads.
+fn pool_rayon(n: usize) -> (Duration, usize) {
+    let threads = rayon_core::ThreadPoolBuilder::new()
+        .num_threads(POOL_THREADS)
+        .build()
+        .expect("build the pool");
+    let rounds = n / POOL_CALLERS;
+    let alone = job_time();
+    let begin = processor_time();
+    for _ in 0..rounds {
+        threads.scope(|scope| {
+            for _ in 0..POOL_CALLERS {
+                scope.spawn(|_| {
+                    std::hint::black_box(run_job(std::hint::black_box(JOB_STEPS)));
+                });
+            }
+        });
+    }
+    let total = rounds * POOL_CALLERS;
+    let spent = processor_time() - begin;
+    let alone = alone.min(job_time());
+    (spent.saturating_sub(alone * total as u32), total)
+}
+
 type Items = mpsc::Receiver<u64>;
 
 /// A task that passes on what it receives.
@@ -302,6 +327,7 @@ pub async fn run(bench: &Bench) -> Option<(Duration, usize)> {
         "select_4_128" => select_4(n, CAPACITY).await,
         "mutex" => mutex(n, 1, false).await,
         "mutex_1000" => mutex(n, YIELDING_MANY, true).await,
+        "pool" if bench.rayon => pool_rayon(n),
         "pool" => pool(n).await,
         "pipeline_item" => pipeline(n, false).await,
         "pipeline_pool" => pipeline(n, true).await,

@@ -2,7 +2,8 @@
 //!
 //! Usage: `bench-tokio WORKLOAD [N]`; prints one line of JSON for each metric.
 //! BENCH_WORKERS=1 (the default) runs the current_thread flavour, anything
-//! larger the multi-thread flavour with that many workers.
+//! larger the multi-thread flavour with that many workers. BENCH_POOL=rayon makes the
+//! workload `pool` one of rayon, and the peer calls itself that.
 
 mod echo;
 
@@ -29,11 +30,14 @@ struct Bench {
     workload: String,
     workers: usize,
     n: usize,
+    rayon: bool,
 }
 
 impl Bench {
     fn peer(&self) -> String {
-        if self.workers == 1 {
+        if self.rayon {
+            "rayon".into()
+        } else if self.workers == 1 {
             "tokio".into()
         } else {
             format!("tokio{}", self.workers)
@@ -306,6 +310,7 @@ fn parse() -> Result<Bench, String> {
         workload,
         workers,
         n,
+        rayon: std::env::var("BENCH_POOL").is_ok_and(|name| name == "rayon"),
     })
 }
 
