@@ -59,7 +59,7 @@ static int compress(void *item, void *keep_arg)
     (void)keep_arg;
     for (const char *at = reading->text; *at;) {
         int run = 1;
-        while (at[run] == *at && run < 9) run++;
+        while (run < 9 && at[run] == *at) run++;
         if (run > 1) reading->packed[used++] = (char)('0' + run);
         reading->packed[used++] = *at;
         at += run;

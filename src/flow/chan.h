@@ -121,6 +121,8 @@ void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
 static inline void chan_set_special(struct chan *chan)
 {
     bool shared = chan->object.stable.shared;
+    /* Calls look at these without the lock: where there is one they are written once. */
+    if (shared && chan->send_special) return;
     chan->recv_special = shared || chan->counts_done;
     chan->over_or_work = chan->takes_work || chan->closed || chan->tx_count == 0;
     chan->send_special = shared || chan->counts_done || chan->closed || chan->rx_count == 0 ||

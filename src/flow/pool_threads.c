@@ -8,8 +8,7 @@
 #include "rt/mem.h"
 #include "rt/task.h"
 
-/* In strict mode a job's memory is its own, not its predecessor's. */
-enum { STRIDE = 1000000, FREE_JOBS_MAX = WEIR_TSAN_STRICT ? 0 : 256 };
+enum { STRIDE = 1000000, FREE_JOBS_MAX = 256 };
 #define NS_PER_S INT64_C(1000000000)
 
 /* The job that the calling thread runs. */
@@ -81,7 +80,10 @@ static struct pool_job *next_job(struct pool *pool)
 
 void pool_job_free_locked(struct pool *pool, struct pool_job *job)
 {
-    if (job->data != job->inline_data || pool->free_job_count >= (unsigned)FREE_JOBS_MAX) {
+    /* In strict mode a job's memory is its own, not its predecessor's. */
+    bool keep = !WEIR_TSAN_STRICT && pool->free_job_count < FREE_JOBS_MAX;
+
+    if (job->data != job->inline_data || !keep) {
         mem_free(job);
         return;
     }

@@ -118,7 +118,7 @@ static int cleaning_task(void *arg)
         if (r == 0) r = result;
     }
     /* Cleanup suspends itself, and must get through. */
-    WEIR_SHIELD(1000) {
+    WEIR_SHIELD(60000) {
         int cleaning = weir_sleep(1);
 
         CHECK_OK(cleaning);

@@ -50,7 +50,7 @@ static int use_executor(void *arg)
     weir_listing *listing;
 
     (void)arg;
-    WEIR_DEADLINE(10000) {
+    WEIR_DEADLINE(60000) {
         /* The first call finds no thread and is told; the second does. Listing is done by
          * a thread on every backend. */
         CHECK_INT(weir_path_list("/", 1000, &listing), ==, -EAGAIN);

@@ -409,7 +409,7 @@ static int exec_with_everything_open(void *arg)
     weir_file *file;
     weir_scope *scope;
 
-    WEIR_DEADLINE(10000) {
+    WEIR_DEADLINE(60000) {
         scope = open_scope("exec", WEIR_FAIL_FAST);
         CHECK_OK(weir_listen(&(weir_listen_spec){.address = "tcp:127.0.0.1:0"}, &listener));
         CHECK_OK(weir_listen(&(weir_listen_spec){.address = "tcp:127.0.0.1:0", .per_worker = true},

@@ -419,7 +419,7 @@ EACH_CALL_TEST(every_wait_ends_with_its_own_deadline)
 EACH_CALL_TEST(an_outer_deadline_cancels_the_wait_inside)
 {
     WEIR_DEADLINE(2) {
-        WEIR_DEADLINE(1000) {
+        WEIR_DEADLINE(60000) {
             weir_cause_info info;
             CHECK_INT(call->call(fixture), ==, WEIR_ECANCELED);
             CHECK_INT(weir_cause(&info), ==, WEIR_CAUSE_DEADLINE);

@@ -13,6 +13,7 @@ enum {
     CALLERS = 1000,
     ITERATIONS = 100,
     ITERATIONS_SHORT = TEST_SANITIZED ? 8 : ITERATIONS,
+    FOREVER_MS = 600000, /* longer than the test, however busy the machine is */
 };
 
 struct tally {
@@ -86,7 +87,7 @@ static void call_cancel(struct caller *caller, weir_scope *scope)
     int result = -1, r;
     weir_task task;
 
-    spawn_child(caller, scope, (struct child){.value = 3, .sleep_ms = 10000}, &task);
+    spawn_child(caller, scope, (struct child){.value = 3, .sleep_ms = FOREVER_MS}, &task);
     if (choose(caller, 2)) CHECK_OK(weir_yield());
     CHECK_OK(weir_task_cancel(task, "not wanted any more"));
     r = weir_task_join(task, &result);
@@ -118,7 +119,7 @@ static void call_failing_scope(struct caller *caller, weir_scope *scope)
     (void)scope;
     WEIR_SCOPE(inner, &r, .name = "failing", .on_failure = WEIR_FAIL_FAST, .max_tasks = 2,
                .overflow = WEIR_REJECT) {
-        spawn_child(caller, inner, (struct child){.value = 0, .sleep_ms = 10000}, NULL);
+        spawn_child(caller, inner, (struct child){.value = 0, .sleep_ms = FOREVER_MS}, NULL);
         spawn_child(caller, inner, (struct child){.value = -EIO, .sleep_ms = -1}, NULL);
     }
     CHECK_INT(r, ==, -EIO);
@@ -128,11 +129,11 @@ static void call_deadline(struct caller *caller, weir_scope *scope)
 {
     (void)caller, (void)scope;
     WEIR_DEADLINE(1) {
-        CHECK_INT(weir_sleep(10000), ==, WEIR_ETIMEDOUT);
+        CHECK_INT(weir_sleep(FOREVER_MS), ==, WEIR_ETIMEDOUT);
         CHECK_INT(weir_checkpoint(), ==, WEIR_ETIMEDOUT); /* it stays so */
     }
     CHECK_OK(weir_checkpoint());
-    WEIR_DEADLINE(60000) CHECK_OK(weir_yield());
+    WEIR_DEADLINE(FOREVER_MS) CHECK_OK(weir_yield());
 }
 
 static void call_shield(struct caller *caller, weir_scope *scope)
@@ -142,10 +143,10 @@ static void call_shield(struct caller *caller, weir_scope *scope)
     (void)scope;
     WEIR_SCOPE(inner, &r, .name = "shielded", .on_failure = WEIR_COLLECT, .max_tasks = 2,
                .overflow = WEIR_REJECT) {
-        spawn_child(caller, inner, (struct child){.value = 0, .sleep_ms = 10000}, NULL);
+        spawn_child(caller, inner, (struct child){.value = 0, .sleep_ms = FOREVER_MS}, NULL);
         weir_scope_cancel(inner, -ECONNRESET, "the peer is gone");
         CHECK_INT(weir_yield(), ==, WEIR_ECANCELED);
-        WEIR_SHIELD(60000) CHECK_OK(weir_sleep(0));
+        WEIR_SHIELD(FOREVER_MS) CHECK_OK(weir_sleep(0));
         CHECK_INT(weir_checkpoint(), ==, WEIR_ECANCELED);
         CHECK_INT(weir_cause(NULL), ==, WEIR_CAUSE_CANCEL);
     }

@@ -275,7 +275,7 @@ static int exhaust(void *arg)
     (void)arg;
     spawn_crasher(scope, &crasher);
     CHECK_OK(weir_sleep(10) == WEIR_ECANCELED ? 0 : -1);
-    WEIR_SHIELD(1000) CHECK_OK(weir_task_join(sibling, &result));
+    WEIR_SHIELD(60000) CHECK_OK(weir_task_join(sibling, &result));
     CHECK_INT(result, ==, WEIR_ECANCELED);
     CHECK_INT(weir_scope_failures(scope, &failure, 1), ==, 1);
     CHECK_INT(failure.error, ==, -EIO);

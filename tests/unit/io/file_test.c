@@ -445,7 +445,7 @@ static int close_beside_a_stuck_thread(void *arg)
     }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     CHECK_INT(orphan_count(), ==, 1);
-    WEIR_DEADLINE(5000) { r = weir_file_close(file); }
+    WEIR_DEADLINE(60000) { r = weir_file_close(file); }
     CHECK_INT(r, ==, 0);
     unblock(folder.names[0]);
     wait_until_no_orphans();

@@ -188,7 +188,7 @@ IO_TEST(cancel_and_stop_end_an_idle_wait_on_the_workers_own_stack)
             } else {
                 weir_scope_stop(scope, 1000);
             }
-            WEIR_SHIELD(5000) { wait_until_called(&seen); }
+            WEIR_SHIELD(60000) { wait_until_called(&seen); }
             CHECK_INT(idle(scope, a, &late, 1000), ==, i == 0 ? WEIR_ECANCELED : WEIR_ESTOPPING);
         }
         CHECK_OK(r);
@@ -236,7 +236,7 @@ IO_TEST(the_callback_may_close_the_connection_and_cancel_the_scope)
         CHECK_OK(idle(scope, a, &closer, 10000));
         CHECK_OK(idle(scope, c, &other, 10000));
         CHECK_INT(weir_conn_write(b, "x", 1), ==, 1);
-        WEIR_SHIELD(5000) {
+        WEIR_SHIELD(60000) {
             wait_until_called(&closer);
             wait_until_called(&other);
         }

@@ -16,7 +16,7 @@
 #include "harness/test.h"
 #include "rt/task.h"
 
-#define IO_TEST_MS 15000
+#define IO_TEST_MS (15000 * test_slower())
 
 static inline int io_test_task(void *arg)
 {

@@ -483,7 +483,7 @@ static int close_twice(void *arg)
         {
             weir_process *process;
             start_sleeper(scope, &process);
-            WEIR_SHIELD(1000) { CHECK_OK(weir_process_close(process)); }
+            WEIR_SHIELD(60000) { CHECK_OK(weir_process_close(process)); }
             (void)weir_process_pid(process);
         }
     }
@@ -578,7 +578,7 @@ PROCESS_TEST(a_process_can_be_made_to_die_with_the_program)
         CHECK_OK(weir_process_start(scope, &spec, &process));
         CHECK_INT(weir_conn_read(out, &byte, 1), ==, 1);
         CHECK_OK(weir_process_signal(process, SIGKILL));
-        WEIR_DEADLINE(5000) {
+        WEIR_DEADLINE(60000) {
             CHECK_INT(weir_conn_read(out, &byte, 1), ==, 0); /* its child held it, too */
         }
         weir_conn_close(out);

@@ -354,7 +354,7 @@ static int use_everything(void *arg)
     char data[4];
 
     (void)arg;
-    WEIR_DEADLINE(10000) {
+    WEIR_DEADLINE(60000) {
         CHECK_OK(weir_socketpair(&conns[0], &conns[1]));
         CHECK_INT(weir_conn_write(conns[0], "abc", 3), ==, 3);
         CHECK_INT(weir_conn_read(conns[1], data, sizeof data), ==, 3);

@@ -310,6 +310,7 @@ FLOW_TEST(map_finds_the_scopes_of_a_thousand_tasks)
 FLOW_TEST(map_shows_at_most_so_many_rows_and_counts_the_others)
 {
     static weir_timer *timers[WEIR_MAP_ROWS_MAX];
+    static const char row[] = "{\"kind\"";
     size_t count = 0;
     int result;
 
@@ -320,7 +321,10 @@ FLOW_TEST(map_shows_at_most_so_many_rows_and_counts_the_others)
                                      &timers[i]));
         }
         take_map(WEIR_MAP_JSON);
-        for (const char *at = text; (at = strstr(at, "{\"kind\"")); at++) count++;
+        /* Not by strstr, of which AddressSanitizer reads all that is left each time. */
+        for (const char *at = text; *at; at++) {
+            if (*at == '{' && strncmp(at, row, sizeof row - 1) == 0) count++;
+        }
         CHECK_INT(count, ==, WEIR_MAP_ROWS_MAX);
         CHECK_CONTAINS(text, "\"omitted\":5}"); /* three executors and two scopes came first */
     }
