@@ -49,7 +49,7 @@ bool pipeline_end(struct pipeline *pipeline)
     flow_lock(&pipeline->object);
     pipeline->state = PIPELINE_ENDED;
     if (pipeline->aborts) pipeline->result = WEIR_ECANCELED;
-    waiter_wake_all(&pipeline->finishers, 0);
+    waiter_tell_all(&pipeline->finishers, pipeline->result);
     given_up = pipeline->given_up;
     flow_unlock(&pipeline->object);
     return given_up;
@@ -491,6 +491,7 @@ static int pipeline_new(const weir_pipeline_spec *spec, size_t stage_spec_bytes,
     pipeline->spec.name = pipeline->object.name;
     pipeline->spec.stages = NULL; /* the caller's */
     pipeline->tasks_left = pipeline->task_count;
+    pipeline->drops = pipeline->stages[0].spec.overflow >= WEIR_DROP_NEWEST;
     *ret_pipeline = pipeline;
     return 0;
 }
