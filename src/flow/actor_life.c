@@ -314,6 +314,10 @@ static int check_spec(const weir_actor_spec *spec)
         return refuse("actor '%s': reply_bytes is %zu, at most %d", name, spec->reply_bytes,
                       WEIR_ITEM_BYTES_MAX);
     }
+    if (spec->state_bytes > PTRDIFF_MAX / 2) {
+        return refuse("actor '%s': state_bytes is %zu, more than there can be", name,
+                      spec->state_bytes);
+    }
     if (spec->latency_ms < 0) return refuse("actor '%s': latency_ms is negative", name);
     return check_restart(spec);
 }
@@ -334,7 +338,6 @@ static int lay_out(struct actor *actor)
     size_t count = spec->mailbox_limit + 1; /* one is at hand */
     unsigned char *at;
 
-    if (state < spec->state_bytes) return -ENOMEM;
     actor->memory = mem_alloc(times + state + count * each);
     if (!actor->memory) return -ENOMEM;
     actor->restart_times = (void *)actor->memory;

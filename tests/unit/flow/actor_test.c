@@ -150,12 +150,13 @@ FLOW_TEST(actor_handles_casts_and_calls_in_order_and_ends_with_its_scope)
 FLOW_TEST(actor_spec_names_what_is_missing_or_contradicts)
 {
     static const char *const why[] = {
-        "name",         "mailbox_max",   "overflow",  "on_restart", "on_message",  "message_bytes",
-        "max_restarts", "WEIR_RESTART_", "window_ms", "limit",      "reply_bytes", "latency"};
-    weir_actor_spec specs[12];
+        "name",          "mailbox_max",  "overflow",      "on_restart", "on_message",
+        "message_bytes", "max_restarts", "WEIR_RESTART_", "window_ms",  "limit",
+        "reply_bytes",   "latency",      "state_bytes"};
+    weir_actor_spec specs[13];
     int result;
 
-    for (int i = 0; i < 12; i++) specs[i] = counting;
+    for (int i = 0; i < 13; i++) specs[i] = counting;
     specs[0].name = NULL;
     specs[1].mailbox_max = 0;
     specs[2].overflow = WEIR_OVERFLOW_UNSET;
@@ -168,9 +169,10 @@ FLOW_TEST(actor_spec_names_what_is_missing_or_contradicts)
     specs[9].mailbox_limit = 2;
     specs[10].reply_bytes = WEIR_ITEM_BYTES_MAX + 1;
     specs[11].latency_ms = -1;
+    specs[12].state_bytes = SIZE_MAX - 4096; /* with the rest this is little */
     FLOW_SCOPE(scope, &result)
     {
-        for (int i = 0; i < 12; i++) {
+        for (int i = 0; i < 13; i++) {
             weir_actor *actor;
             test_note("row %d", i);
             CHECK_INT(weir_actor_open(scope, &specs[i], &actor), ==, WEIR_EREFUSED);
