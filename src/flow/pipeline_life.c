@@ -559,6 +559,11 @@ int weir_pipeline_open_sized(weir_scope *scope, size_t spec_bytes, size_t stage_
     if (r < 0) return r;
     r = pipeline_new(&spec, stage_spec_bytes, &pipeline);
     if (r < 0) return r;
+    if (pipeline->task_count > scope->max_tasks && scope->overflow == WEIR_WAIT) {
+        r = refuse("pipeline '%s': its stages need %u tasks, and max_tasks of scope '%s' is %zu",
+                   spec.name, pipeline->task_count, scope->name, scope->max_tasks);
+        goto fail_free;
+    }
     r = handle_open(HANDLE_PIPELINE, pipeline, &pipeline->handle);
     if (r < 0) goto fail_free;
     r = scope_own(scope, worker, &pipeline->object.belonging, &pipeline_kind);

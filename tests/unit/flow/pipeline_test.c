@@ -416,6 +416,23 @@ TEST(pipeline_that_is_closed_is_freed_before_its_scope_ends)
                       open_and_close_many, NULL));
 }
 
+FLOW_TEST(pipeline_that_would_wait_for_ever_for_its_tasks_is_refused)
+{
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_pipeline *pipeline;
+    int result;
+
+    reset();
+    WEIR_SCOPE(scope, &result, .name = "small", .on_failure = WEIR_FAIL_FAST, .max_tasks = 2,
+               .overflow = WEIR_WAIT) {
+        CHECK_INT(weir_pipeline_open(scope, &spec, &pipeline), ==, WEIR_EREFUSED);
+        CHECK_STR(weir_why(), "pipeline 'pipe': its stages need 3 tasks, and max_tasks of scope "
+                              "'small' is 2");
+    }
+    return result;
+}
+
 FLOW_TEST(pipeline_without_room_for_its_tasks_is_refused_and_freed)
 {
     weir_stage_spec stages[3];
