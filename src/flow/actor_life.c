@@ -76,17 +76,23 @@ static int64_t backoff_ms(struct actor *actor)
     return ms;
 }
 
+/* Whether it was told to drop what it has. */
+static bool is_told(struct actor *actor)
+{
+    bool told;
+    flow_lock(&actor->object);
+    told = actor->discards;
+    flow_unlock(&actor->object);
+    return told;
+}
+
 /* It has failed with `error`: 0, it starts again; or the error with which it ends. */
 static int recover(struct actor *actor, struct task *self, int error)
 {
     struct worker *worker = worker_self();
-    bool discards;
     int64_t ms;
 
-    flow_lock(&actor->object);
-    discards = actor->discards;
-    flow_unlock(&actor->object);
-    if (discards) return WEIR_ECANCELED; /* by the stop, whatever on_message made of it */
+    if (is_told(actor)) return WEIR_ECANCELED; /* by the stop, whatever on_message made of it */
     if (task_interruption(self, true) < 0) return error; /* cancelled, or stopping */
     if (!restart_allowed(actor, weir_now_ns())) {
         log_write(worker->runtime, WEIR_LOG_ERROR, self,
@@ -136,12 +142,15 @@ int actor_main(void *arg)
     struct actor *actor = *(struct actor **)arg;
     struct belonging *belonging = &actor->object.belonging;
     weir_scope *scope = belonging->scope;
+    struct task *self = task_self();
+    bool quiet;
     int r = 0;
 
     if (actor->state == ACTOR_ENDED) return actor->result; /* its scope supervises, in vain */
     scope_attend(belonging);
-    if (begin(actor)) r = live(actor, task_self());
+    if (begin(actor)) r = live(actor, self);
     drop_state(actor);
+    quiet = is_told(actor) && task_interruption(self, false) == 0;
     scope_attend_end(belonging);
     if (actor_end(actor, r)) {
         r = r < 0 ? WEIR_ECANCELED : 0; /* nobody starts it again */
@@ -149,7 +158,8 @@ int actor_main(void *arg)
         belonging_mail(belonging, BELONGING_RELEASE);
         scope_unlock(scope);
     }
-    return r;
+    /* Who told it to drop what it has cancels its task after that, perhaps too late. */
+    return r == WEIR_ECANCELED && quiet ? 0 : r;
 }
 
 /* ---- Belonging to a scope ---- */

@@ -338,3 +338,137 @@ FLOW_TEST(a_receiver_is_told_that_its_pipeline_was_closed)
     }
     return 0;
 }
+
+/* ---- An actor that fails while it is closed ---- */
+
+static ATOM(int) ending, given_up;
+
+static int fail_at_once(void *state, const void *message, void *reply, void *keep_arg)
+{
+    (void)state, (void)message, (void)reply, (void)keep_arg;
+    return -EIO;
+}
+
+/* It has failed; another worker closes it before it has ended, and the cancellation that goes
+ * with that does not reach its task any more. */
+static void end_slowly(void *state, void *keep_arg)
+{
+    (void)state, (void)keep_arg;
+    atom_store_release(&ending, 1);
+    while (!atom_load_acquire(&given_up)) {}
+}
+
+static int close_at_its_end(void *arg)
+{
+    (void)arg;
+    while (!atom_load_acquire(&ending)) CHECK_OK(weir_yield());
+    weir_actor_close(actor);
+    atom_store_release(&given_up, 1);
+    return 0;
+}
+
+static void fail_and_close(weir_scope *outer, enum weir_failure_policy policy)
+{
+    weir_actor_spec spec = {.name = "a",
+                            .mailbox_max = 1,
+                            .overflow = WEIR_WAIT,
+                            .on_restart = WEIR_RESTART_NEVER,
+                            .on_message = fail_at_once,
+                            .message_bytes = sizeof(int),
+                            .deinit = end_slowly,
+                            .place = WEIR_PLACE_HERE};
+    weir_scope_spec scope_spec = {
+        .name = "owner", .on_failure = policy, .max_tasks = 2, .overflow = WEIR_REJECT};
+    weir_task_spec task_spec = {
+        .fn = close_at_its_end, .place = WEIR_PLACE_WORKER, .worker = 1, .name = "closer"};
+    weir_scope *scope;
+    weir_task task;
+
+    if (policy == WEIR_SUPERVISE) {
+        scope_spec.restart = (weir_restart){.max_restarts = 3, .window_ms = 60000};
+    }
+    atom_store(&ending, 0);
+    atom_store(&given_up, 0);
+    CHECK_OK(weir_scope_open(&scope_spec, &scope));
+    CHECK_OK(weir_actor_open(scope, &spec, &actor));
+    CHECK_OK(weir_task_spawn(outer, &task_spec, &task));
+    CHECK_OK(weir_actor_cast(actor, &(int){1}));
+    CHECK_OK(weir_task_join(task, NULL));
+    while (weir_scope_task_count(scope) > 0) CHECK_OK(weir_yield());
+    CHECK_INT(weir_scope_failures(scope, NULL, 0), ==, 0);
+    CHECK_OK(weir_scope_close(scope));
+}
+
+FLOW_TEST(an_actor_that_fails_while_it_is_closed_is_not_started_again)
+{
+    int result;
+
+    if (test_workers() < 2) return 0; /* its task and who closes it run at the same time */
+    FLOW_SCOPE_ANYWHERE(outer, &result)
+    {
+        fail_and_close(outer, WEIR_COLLECT);
+        fail_and_close(outer, WEIR_FAIL_FAST);
+        fail_and_close(outer, WEIR_SUPERVISE);
+    }
+    return result;
+}
+
+/* The same without a place to wait at: whichever comes first. */
+static int fail_soon(void *state, const void *message, void *reply, void *keep_arg)
+{
+    (void)state, (void)reply, (void)keep_arg;
+    atom_store_release(&ending, 1);
+    while (test_workers() > 1 && !atom_load_acquire(&given_up)) {}
+    for (volatile int i = *(const int *)message; i > 0; i--) {}
+    return -EIO;
+}
+
+static int close_soon(void *arg)
+{
+    while (!atom_load_acquire(&ending)) {
+        if (test_workers() == 1) CHECK_OK(weir_yield());
+    }
+    atom_store_release(&given_up, 1);
+    for (volatile int i = *(int *)arg; i > 0; i--) {}
+    weir_actor_close(actor);
+    return 0;
+}
+
+FLOW_TEST(an_actor_that_is_closed_at_any_moment_ends_as_cancelled_or_with_its_own_failure)
+{
+    weir_actor_spec spec = {.name = "a",
+                            .mailbox_max = 1,
+                            .overflow = WEIR_WAIT,
+                            .on_restart = WEIR_RESTART_NEVER,
+                            .on_message = fail_soon,
+                            .message_bytes = sizeof(int),
+                            .place = WEIR_PLACE_HERE};
+    int result;
+
+    FLOW_SCOPE_ANYWHERE(outer, &result)
+    {
+        for (int i = 0; i < 500; i++) {
+            int spins = 80 * i, inner;
+            weir_task_spec task_spec = {.fn = close_soon,
+                                        .arg = &spins,
+                                        .arg_bytes = sizeof spins,
+                                        .place = WEIR_PLACE_WORKER,
+                                        .worker = test_workers() > 1 ? 1 : 0};
+            weir_failure failure = {.error = -EIO};
+            weir_task task;
+            atom_store(&ending, 0);
+            atom_store(&given_up, 0);
+            WEIR_SCOPE(scope, &inner, .name = "owner", .on_failure = WEIR_COLLECT, .max_tasks = 2,
+                       .overflow = WEIR_REJECT) {
+                CHECK_OK(weir_actor_open(scope, &spec, &actor));
+                CHECK_OK(weir_task_spawn(outer, &task_spec, &task));
+                CHECK_OK(weir_actor_cast(actor, &(int){20000}));
+                CHECK_OK(weir_task_join(task, NULL));
+                while (weir_scope_task_count(scope) > 0) CHECK_OK(weir_yield());
+                (void)weir_scope_failures(scope, &failure, 1);
+                CHECK_INT(failure.error, ==, -EIO);
+            }
+        }
+    }
+    return result;
+}
