@@ -316,6 +316,18 @@ static int check_stage_failure(const char *name, const weir_stage_spec *stage)
     return 0;
 }
 
+/* A handle that names no pool aborts, as everywhere. */
+static int check_stage_pool(const char *name, const weir_stage_spec *stage)
+{
+    weir_pool_figures figures;
+
+    if (!stage->pool || weir_pool_figures_of(stage->pool, stage->pool_class, &figures) == 0) {
+        return 0;
+    }
+    return refuse("pipeline '%s': pool_class of stage '%s' is %u, which its pool does not have",
+                  name, stage->name, stage->pool_class);
+}
+
 static int check_stage(const char *name, const weir_stage_spec *stage, size_t index)
 {
     int r;
@@ -328,6 +340,7 @@ static int check_stage(const char *name, const weir_stage_spec *stage, size_t in
         return refuse("pipeline '%s': latency_ms of stage '%s' is negative", name, stage->name);
     }
     r = check_stage_bounds(name, stage);
+    if (r == 0) r = check_stage_pool(name, stage);
     return r < 0 ? r : check_stage_failure(name, stage);
 }
 
