@@ -358,6 +358,7 @@ void actor_stop(struct actor *actor, enum weir_on_close how)
         actor->state = ACTOR_CLOSED;
         turn_senders_away(actor);
         wake_server(actor);
+        waiter_wake_all(&actor->pauses, 0); /* nobody comes any more that it could spare */
     }
     if (how == WEIR_DISCARD && actor->state == ACTOR_CLOSED) {
         actor->discards = true; /* if its task has not begun, it finds this */

@@ -86,6 +86,29 @@ static bool is_told(struct actor *actor)
     return told;
 }
 
+static const struct wait_kind wait_pause = {
+    .name = "restart", .abort = waiter_abort, .describe = waiter_describe};
+
+/* Until the time is over, or it is told to stop: then what it has is handled at once. */
+static int pause_before_restart(struct actor *actor, struct task *self, int64_t ms)
+{
+    struct waiter waiter = {.task = self, .object = &actor->object};
+    int r = task_enter(self, ENTER_PLAIN);
+
+    if (r < 0 || ms == 0) return r;
+    WEIR_DEADLINE(ms) {
+        flow_lock(&actor->object);
+        if (actor->state == ACTOR_OPEN) {
+            list_add_tail(&actor->pauses, &waiter.node);
+            flow_unlock(&actor->object);
+            r = waiter_park(self, &waiter, &wait_pause);
+        } else {
+            flow_unlock(&actor->object);
+        }
+    }
+    return r == WEIR_ETIMEDOUT ? 0 : r;
+}
+
 /* It has failed with `error`: 0, it starts again; or the error with which it ends. */
 static int recover(struct actor *actor, struct task *self, int error)
 {
@@ -108,7 +131,7 @@ static int recover(struct actor *actor, struct task *self, int error)
     actor->restarts++;
     flow_unlock(&actor->object);
     if (actor->spec.on_restart == WEIR_RESTART_RESET) drop_state(actor);
-    return weir_sleep(ms);
+    return pause_before_restart(actor, self, ms);
 }
 
 static int live(struct actor *actor, struct task *self)
@@ -377,6 +400,7 @@ static int actor_new(const weir_actor_spec *spec, struct actor **ret_actor)
     list_init(&actor->free_letters);
     list_init(&actor->senders);
     list_init(&actor->servers);
+    list_init(&actor->pauses);
     list_init(&actor->finishers);
     r = lay_out(actor);
     if (r < 0) {
