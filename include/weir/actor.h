@@ -128,7 +128,8 @@ WEIR_API void weir_actor_stop(weir_actor *actor, enum weir_on_close how);
 
 /* weir_actor_wait - wait until the actor has ended. Cancel: nothing moved. Returns 0, or the
  * failure with which it has (WEIR_ECANCELED: it was cancelled, or discarded its messages).
- * Errors of its own: WEIR_ETIMEDOUT, WEIR_ECANCELED, WEIR_ENOTASK. */
+ * Errors of its own: WEIR_ECLOSED (it was closed before this could wait), WEIR_ETIMEDOUT,
+ * WEIR_ECANCELED, WEIR_ENOTASK. */
 WEIR_SUSPENDS int weir_actor_wait(weir_actor *actor);
 
 /* weir_actor_close - give the handle up: as weir_actor_stop with WEIR_DISCARD; its memory is

@@ -199,7 +199,8 @@ WEIR_API void weir_pipeline_stop(weir_pipeline *pipeline, enum weir_on_close how
 
 /* weir_pipeline_wait - wait until all stages have ended; results may be left to receive.
  * Cancel: nothing moved. Returns 0, or WEIR_ECANCELED if it did not end by draining. Errors of
- * its own: WEIR_ECANCELED, WEIR_ETIMEDOUT, WEIR_ENOTASK. */
+ * its own: WEIR_ECLOSED (it was closed before this could wait), WEIR_ECANCELED, WEIR_ETIMEDOUT,
+ * WEIR_ENOTASK. */
 WEIR_SUSPENDS int weir_pipeline_wait(weir_pipeline *pipeline);
 
 /* weir_pipeline_close - give the handle up: as weir_pipeline_stop with WEIR_DISCARD; its memory

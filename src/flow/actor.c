@@ -129,8 +129,9 @@ static int overflow(struct actor *actor, struct post *post, void *dropped)
 }
 
 /* The lock is held. */
-static int offer(struct actor *actor, struct post *post, void *dropped)
+static int offer(const weir_actor *handle, struct actor *actor, struct post *post, void *dropped)
 {
+    if (!flow_names(handle, HANDLE_ACTOR, actor)) return WEIR_ECLOSED;
     if (post->is_call && is_own(actor, post->waiter.task)) return WEIR_EREFUSED;
     if (actor->state != ACTOR_OPEN) return WEIR_ECLOSED;
     if (actor->depth >= actor->mailbox_max || !list_empty(&actor->senders)) {
@@ -142,13 +143,14 @@ static int offer(struct actor *actor, struct post *post, void *dropped)
 }
 
 /* A buffer for a message that is dropped lies only on the stack of who may need one. */
-static __attribute__((noinline)) int offer_dropping(struct actor *actor, struct post *post)
+static __attribute__((noinline)) int offer_dropping(const weir_actor *handle, struct actor *actor,
+                                                    struct post *post)
 {
     unsigned char dropped[WEIR_ITEM_BYTES_MAX] __attribute__((aligned(16)));
     int r;
 
     flow_lock(&actor->object);
-    r = offer(actor, post, dropped);
+    r = offer(handle, actor, post, dropped);
     flow_unlock(&actor->object);
     if (r != DROPPED) return r;
     sanitize_acquire(actor);
@@ -156,14 +158,14 @@ static __attribute__((noinline)) int offer_dropping(struct actor *actor, struct 
     return 0;
 }
 
-static int submit(struct actor *actor, struct post *post)
+static int submit(const weir_actor *handle, struct actor *actor, struct post *post)
 {
     int r;
 
     sanitize_release(actor);
-    if (actor->spec.overflow >= WEIR_DROP_NEWEST) return offer_dropping(actor, post);
+    if (actor->spec.overflow >= WEIR_DROP_NEWEST) return offer_dropping(handle, actor, post);
     flow_lock(&actor->object);
-    r = offer(actor, post, NULL);
+    r = offer(handle, actor, post, NULL);
     flow_unlock(&actor->object);
     return r;
 }
@@ -225,7 +227,7 @@ int weir_actor_call(weir_actor *handle, const void *message, void *ret_reply)
     }
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    r = submit(actor, &post);
+    r = submit(handle, actor, &post);
     if (r == WEIR_EREFUSED) {
         return refuse("actor '%s': calls itself, and would wait for itself", actor->object.name);
     }
@@ -244,7 +246,7 @@ int weir_actor_cast(weir_actor *handle, const void *message)
     if (!self) return refuse_no_task("weir_actor_cast");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    r = submit(actor, &post);
+    r = submit(handle, actor, &post);
     return r == MUST_WAIT ? task_park(self, &wait_call, &post) : r;
 }
 
@@ -341,7 +343,7 @@ bool actor_end(struct actor *actor, int result)
     flow_lock(&actor->object);
     actor->state = ACTOR_ENDED;
     actor->result = result;
-    waiter_wake_all(&actor->finishers, 0);
+    waiter_tell_all(&actor->finishers, result);
     given_up = actor->given_up;
     flow_unlock(&actor->object);
     return given_up;
@@ -356,6 +358,7 @@ void actor_stop(struct actor *actor, enum weir_on_close how)
         actor->state = ACTOR_CLOSED;
         turn_senders_away(actor);
         wake_server(actor);
+        waiter_wake_all(&actor->pauses, 0); /* nobody comes any more that it could spare */
     }
     if (how == WEIR_DISCARD && actor->state == ACTOR_CLOSED) {
         actor->discards = true; /* if its task has not begun, it finds this */
@@ -386,13 +389,17 @@ int weir_actor_wait(weir_actor *handle)
 {
     struct actor *actor = look_up(handle, "weir_actor_wait");
     struct task *self = task_self();
-    struct waiter waiter = {.task = self, .object = &actor->object};
-    int r;
+    int r, result = 0; /* written by who wakes us: the actor may be gone then */
+    struct waiter waiter = {.task = self, .object = &actor->object, .item = &result};
 
     if (!self) return refuse_no_task("weir_actor_wait");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     flow_lock(&actor->object);
+    if (!flow_names(handle, HANDLE_ACTOR, actor)) {
+        flow_unlock(&actor->object);
+        return WEIR_ECLOSED;
+    }
     if (is_own(actor, self)) {
         flow_unlock(&actor->object);
         return refuse("actor '%s': waits for its own end", actor->object.name);
@@ -403,10 +410,11 @@ int weir_actor_wait(weir_actor *handle)
         r = waiter_park(self, &waiter, &wait_end);
         if (r < 0) return r;
     } else {
+        result = actor->result;
         flow_unlock(&actor->object);
     }
     sanitize_acquire(&actor->finishers);
-    return actor->result;
+    return result;
 }
 
 /* ---- Changing and looking ---- */

@@ -61,6 +61,7 @@ struct actor {
     struct list free_letters;
     struct list senders;   /* wait for room */
     struct list servers;   /* its task, waiting for a message */
+    struct list pauses;    /* its task, before it starts again */
     struct list finishers; /* wait for its end */
     struct letter *at_hand;
     size_t depth, depth_max, mailbox_max;

@@ -76,17 +76,46 @@ static int64_t backoff_ms(struct actor *actor)
     return ms;
 }
 
+/* Whether it was told to drop what it has. */
+static bool is_told(struct actor *actor)
+{
+    bool told;
+    flow_lock(&actor->object);
+    told = actor->discards;
+    flow_unlock(&actor->object);
+    return told;
+}
+
+static const struct wait_kind wait_pause = {
+    .name = "restart", .abort = waiter_abort, .describe = waiter_describe};
+
+/* Until the time is over, or it is told to stop: then what it has is handled at once. */
+static int pause_before_restart(struct actor *actor, struct task *self, int64_t ms)
+{
+    struct waiter waiter = {.task = self, .object = &actor->object};
+    int r = task_enter(self, ENTER_PLAIN);
+
+    if (r < 0 || ms == 0) return r;
+    WEIR_DEADLINE(ms) {
+        flow_lock(&actor->object);
+        if (actor->state == ACTOR_OPEN) {
+            list_add_tail(&actor->pauses, &waiter.node);
+            flow_unlock(&actor->object);
+            r = waiter_park(self, &waiter, &wait_pause);
+        } else {
+            flow_unlock(&actor->object);
+        }
+    }
+    return r == WEIR_ETIMEDOUT ? 0 : r;
+}
+
 /* It has failed with `error`: 0, it starts again; or the error with which it ends. */
 static int recover(struct actor *actor, struct task *self, int error)
 {
     struct worker *worker = worker_self();
-    bool discards;
     int64_t ms;
 
-    flow_lock(&actor->object);
-    discards = actor->discards;
-    flow_unlock(&actor->object);
-    if (discards) return WEIR_ECANCELED; /* by the stop, whatever on_message made of it */
+    if (is_told(actor)) return WEIR_ECANCELED; /* by the stop, whatever on_message made of it */
     if (task_interruption(self, true) < 0) return error; /* cancelled, or stopping */
     if (!restart_allowed(actor, weir_now_ns())) {
         log_write(worker->runtime, WEIR_LOG_ERROR, self,
@@ -102,7 +131,7 @@ static int recover(struct actor *actor, struct task *self, int error)
     actor->restarts++;
     flow_unlock(&actor->object);
     if (actor->spec.on_restart == WEIR_RESTART_RESET) drop_state(actor);
-    return weir_sleep(ms);
+    return pause_before_restart(actor, self, ms);
 }
 
 static int live(struct actor *actor, struct task *self)
@@ -136,12 +165,15 @@ int actor_main(void *arg)
     struct actor *actor = *(struct actor **)arg;
     struct belonging *belonging = &actor->object.belonging;
     weir_scope *scope = belonging->scope;
+    struct task *self = task_self();
+    bool quiet;
     int r = 0;
 
     if (actor->state == ACTOR_ENDED) return actor->result; /* its scope supervises, in vain */
     scope_attend(belonging);
-    if (begin(actor)) r = live(actor, task_self());
+    if (begin(actor)) r = live(actor, self);
     drop_state(actor);
+    quiet = is_told(actor) && task_interruption(self, false) == 0;
     scope_attend_end(belonging);
     if (actor_end(actor, r)) {
         r = r < 0 ? WEIR_ECANCELED : 0; /* nobody starts it again */
@@ -149,7 +181,8 @@ int actor_main(void *arg)
         belonging_mail(belonging, BELONGING_RELEASE);
         scope_unlock(scope);
     }
-    return r;
+    /* Who told it to drop what it has cancels its task after that, perhaps too late. */
+    return r == WEIR_ECANCELED && quiet ? 0 : r;
 }
 
 /* ---- Belonging to a scope ---- */
@@ -314,6 +347,10 @@ static int check_spec(const weir_actor_spec *spec)
         return refuse("actor '%s': reply_bytes is %zu, at most %d", name, spec->reply_bytes,
                       WEIR_ITEM_BYTES_MAX);
     }
+    if (spec->state_bytes > PTRDIFF_MAX / 2) {
+        return refuse("actor '%s': state_bytes is %zu, more than there can be", name,
+                      spec->state_bytes);
+    }
     if (spec->latency_ms < 0) return refuse("actor '%s': latency_ms is negative", name);
     return check_restart(spec);
 }
@@ -334,7 +371,6 @@ static int lay_out(struct actor *actor)
     size_t count = spec->mailbox_limit + 1; /* one is at hand */
     unsigned char *at;
 
-    if (state < spec->state_bytes) return -ENOMEM;
     actor->memory = mem_alloc(times + state + count * each);
     if (!actor->memory) return -ENOMEM;
     actor->restart_times = (void *)actor->memory;
@@ -364,6 +400,7 @@ static int actor_new(const weir_actor_spec *spec, struct actor **ret_actor)
     list_init(&actor->free_letters);
     list_init(&actor->senders);
     list_init(&actor->servers);
+    list_init(&actor->pauses);
     list_init(&actor->finishers);
     r = lay_out(actor);
     if (r < 0) {

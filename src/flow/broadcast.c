@@ -228,7 +228,7 @@ int weir_broadcast_publish(weir_broadcast *handle, const void *value)
     if (r < 0) return r;
     sanitize_release(broadcast);
     sync_lock(&broadcast->sync);
-    if (broadcast->closed) {
+    if (!flow_names(handle, HANDLE_BROADCAST, broadcast) || broadcast->closed) {
         sync_unlock(&broadcast->sync);
         return WEIR_ECLOSED;
     }
@@ -357,6 +357,10 @@ int weir_subscriber_next(weir_subscriber *handle, void *ret_value)
     if (r < 0) return r;
     for (;;) {
         sync_lock(&broadcast->sync);
+        if (!flow_names(handle, HANDLE_SUBSCRIBER, subscriber)) {
+            sync_unlock(&broadcast->sync);
+            return WEIR_ECLOSED;
+        }
         if (subscriber->waiting) {
             sync_unlock(&broadcast->sync);
             return WEIR_EINUSE;

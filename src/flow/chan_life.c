@@ -499,6 +499,10 @@ int weir_chan_open_sized(weir_scope *scope, size_t spec_bytes, const weir_chan_s
     if (spec.item_bytes == 0) spec.item_bytes = item_bytes;
     r = check_spec(&spec);
     if (r < 0) return r;
+    if (item_bytes && spec.item_bytes != item_bytes) {
+        return refuse("channel '%s': item_bytes is %zu, and items of its ends' type have %zu",
+                      spec.name, spec.item_bytes, item_bytes);
+    }
     r = chan_new(&spec, &chan);
     if (r < 0) return r;
     r = end_new(chan, true, &tx);

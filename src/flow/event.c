@@ -56,7 +56,10 @@ int weir_event_wait(weir_event *handle)
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     sync_lock(&event->sync);
-    if (event->is_set) {
+    if (!flow_names(handle, HANDLE_EVENT, event)) {
+        sync_unlock(&event->sync);
+        r = WEIR_ECLOSED;
+    } else if (event->is_set) {
         sync_unlock(&event->sync);
     } else {
         r = sync_wait(&event->sync, self, &waiter, &wait_event);

@@ -74,7 +74,10 @@ static __attribute__((noinline)) int lock_slowly(weir_mutex *handle)
                       self->name);
     }
     sync_lock(&mutex->sync);
-    if (!atom_load(&mutex->holder)) {
+    if (!flow_names(handle, HANDLE_MUTEX, mutex)) {
+        sync_unlock(&mutex->sync);
+        r = WEIR_ECLOSED;
+    } else if (!atom_load(&mutex->holder)) {
         atom_store(&mutex->holder, self);
         sync_unlock(&mutex->sync);
     } else {

@@ -57,6 +57,14 @@ static inline void *flow_look_up(const void *handle, enum handle_kind kind, cons
     return object;
 }
 
+/* Whether the handle still names it: a call may have yielded since it looked it up, or another
+ * worker has closed it, which the object's lock orders. Such a call is told WEIR_ECLOSED, as
+ * if it had waited. */
+static inline bool flow_names(const void *handle, enum handle_kind kind, const void *object)
+{
+    return __builtin_expect(handle_object(handle, kind) == object, 1);
+}
+
 /* A spec's name: 0, or refused with a sentence that begins with `what`. */
 int flow_check_name(const char *what, const char *name);
 

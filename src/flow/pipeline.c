@@ -14,21 +14,30 @@ static const struct wait_kind wait_pipeline = {
 
 /* ---- Putting in ---- */
 
-static int enter(struct pipeline *pipeline, struct entry *entry, struct lost_item *lost)
+static bool is_open(const weir_pipeline *handle, const struct pipeline *pipeline)
+{
+    return flow_names(handle, HANDLE_PIPELINE, pipeline);
+}
+
+static int enter(const weir_pipeline *handle, struct pipeline *pipeline, struct entry *entry,
+                 struct lost_item *lost)
 {
     int r = WEIR_ECLOSED;
 
     flow_lock(&pipeline->object);
-    if (pipeline->state == PIPELINE_OPEN) r = stage_enter(&pipeline->stages[0], entry, lost);
+    if (is_open(handle, pipeline) && pipeline->state == PIPELINE_OPEN) {
+        r = stage_enter(&pipeline->stages[0], entry, lost);
+    }
     flow_unlock(&pipeline->object);
     return r;
 }
 
 /* A first stage that drops needs a place for what it drops. */
-static __attribute__((noinline)) int enter_dropping(struct pipeline *pipeline, struct entry *entry)
+static __attribute__((noinline)) int enter_dropping(const weir_pipeline *handle,
+                                                    struct pipeline *pipeline, struct entry *entry)
 {
     struct lost_item lost;
-    int r = enter(pipeline, entry, &lost);
+    int r = enter(handle, pipeline, entry, &lost);
 
     if (r != ENTER_LOST) return r;
     pipeline_call_hook(pipeline, &lost);
@@ -36,7 +45,7 @@ static __attribute__((noinline)) int enter_dropping(struct pipeline *pipeline, s
 }
 
 /* 0, ENTER_MUST_WAIT, or an error. The caller has called task_enter. */
-static int submit(struct pipeline *pipeline, struct entry *entry)
+static int submit(const weir_pipeline *handle, struct pipeline *pipeline, struct entry *entry)
 {
     entry->accepted_ns = weir_now_ns();
     entry->deadline_ns = time_after_ms(entry->accepted_ns, pipeline->spec.budget_ms);
@@ -45,10 +54,8 @@ static int submit(struct pipeline *pipeline, struct entry *entry)
         entry->deadline_ns = weir_deadline_ns();
     }
     sanitize_release(pipeline);
-    if (pipeline->stages[0].spec.overflow >= WEIR_DROP_NEWEST) {
-        return enter_dropping(pipeline, entry);
-    }
-    return enter(pipeline, entry, NULL);
+    if (pipeline->drops) return enter_dropping(handle, pipeline, entry);
+    return enter(handle, pipeline, entry, NULL);
 }
 
 int weir_pipeline_call(weir_pipeline *handle, void *item, weir_outcome *ret_outcome)
@@ -64,8 +71,9 @@ int weir_pipeline_call(weir_pipeline *handle, void *item, weir_outcome *ret_outc
     if (!self) return refuse_no_task("weir_pipeline_call");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
+    if (!is_open(handle, pipeline)) return WEIR_ECLOSED; /* it has yielded */
     WEIR_DEADLINE(pipeline->spec.budget_ms) {
-        r = submit(pipeline, &entry);
+        r = submit(handle, pipeline, &entry);
         if (r >= 0) r = task_park(self, &wait_pipeline, &entry);
     }
     /* Inside our block the deadline of the caller's own looks like a cancellation. */
@@ -86,7 +94,7 @@ int weir_pipeline_send(weir_pipeline *handle, const void *item)
     if (!self) return refuse_no_task("weir_pipeline_send");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    r = submit(pipeline, &entry);
+    r = submit(handle, pipeline, &entry);
     return r == ENTER_MUST_WAIT ? task_park(self, &wait_pipeline, &entry) : r;
 }
 
@@ -110,10 +118,19 @@ static int take_result(struct pipeline *pipeline, void *ret_item, weir_outcome *
     return partial ? -1 : 0;
 }
 
+/* One that was woken for a result does not take it: another that waits may. */
+static void pass_on(const weir_pipeline *handle, struct pipeline *pipeline)
+{
+    flow_lock(&pipeline->object);
+    if (is_open(handle, pipeline)) stage_wake(&pipeline->stages[pipeline->stage_count]);
+    flow_unlock(&pipeline->object);
+}
+
 int weir_pipeline_recv(weir_pipeline *handle, void *ret_item, weir_outcome *ret_outcome)
 {
     struct pipeline *pipeline = look_up(handle, "weir_pipeline_recv");
     struct task *self = task_self();
+    bool woken = false;
 
     if (!self) return refuse_no_task("weir_pipeline_recv");
     if (pipeline->spec.results_max == 0) {
@@ -124,8 +141,15 @@ int weir_pipeline_recv(weir_pipeline *handle, void *ret_item, weir_outcome *ret_
         struct waiter waiter = {.task = self, .object = &pipeline->object};
         int r = task_enter(self, ENTER_PLAIN);
 
-        if (r < 0) return r;
+        if (r < 0) {
+            if (woken) pass_on(handle, pipeline);
+            return r;
+        }
         flow_lock(&pipeline->object);
+        if (!is_open(handle, pipeline)) {
+            flow_unlock(&pipeline->object);
+            return WEIR_ECLOSED;
+        }
         r = take_result(pipeline, ret_item, ret_outcome);
         if (r != 1) {
             flow_unlock(&pipeline->object);
@@ -136,6 +160,7 @@ int weir_pipeline_recv(weir_pipeline *handle, void *ret_item, weir_outcome *ret_
         flow_unlock(&pipeline->object);
         r = waiter_park(self, &waiter, &wait_result);
         if (r < 0) return r;
+        woken = true;
     }
 }
 
@@ -162,23 +187,27 @@ int weir_pipeline_wait(weir_pipeline *handle)
 {
     struct pipeline *pipeline = look_up(handle, "weir_pipeline_wait");
     struct task *self = task_self();
-    struct waiter waiter = {.task = self, .object = &pipeline->object};
-    int r;
+    int r, result = 0; /* written by who wakes us: the pipeline may be gone then */
+    struct waiter waiter = {.task = self, .object = &pipeline->object, .item = &result};
 
     if (!self) return refuse_no_task("weir_pipeline_wait");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     flow_lock(&pipeline->object);
-    if (pipeline->state != PIPELINE_ENDED) {
+    if (!is_open(handle, pipeline)) {
+        result = WEIR_ECLOSED;
+        flow_unlock(&pipeline->object);
+    } else if (pipeline->state != PIPELINE_ENDED) {
         list_add_tail(&pipeline->finishers, &waiter.node);
         flow_unlock(&pipeline->object);
         r = waiter_park(self, &waiter, &wait_end);
         if (r < 0) return r;
     } else {
+        result = pipeline->result;
         flow_unlock(&pipeline->object);
     }
     sanitize_acquire(pipeline);
-    return pipeline->result;
+    return result;
 }
 
 /* ---- Changing and looking ---- */

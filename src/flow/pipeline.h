@@ -81,6 +81,7 @@ struct pipeline {
     bool aborts;    /* it was told to drop what it has */
     bool dismissed; /* nobody is left to receive results for which there is no room */
     bool given_up;  /* weir_pipeline_close: free it when its last task has left */
+    bool drops;     /* its first stage does: then a sender needs a place for that */
     int result;
     unsigned stage_count;
     struct stage *stages; /* stage_count, and the results */

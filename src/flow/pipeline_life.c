@@ -49,7 +49,7 @@ bool pipeline_end(struct pipeline *pipeline)
     flow_lock(&pipeline->object);
     pipeline->state = PIPELINE_ENDED;
     if (pipeline->aborts) pipeline->result = WEIR_ECANCELED;
-    waiter_wake_all(&pipeline->finishers, 0);
+    waiter_tell_all(&pipeline->finishers, pipeline->result);
     given_up = pipeline->given_up;
     flow_unlock(&pipeline->object);
     return given_up;
@@ -316,6 +316,18 @@ static int check_stage_failure(const char *name, const weir_stage_spec *stage)
     return 0;
 }
 
+/* A handle that names no pool aborts, as everywhere. */
+static int check_stage_pool(const char *name, const weir_stage_spec *stage)
+{
+    weir_pool_figures figures;
+
+    if (!stage->pool || weir_pool_figures_of(stage->pool, stage->pool_class, &figures) == 0) {
+        return 0;
+    }
+    return refuse("pipeline '%s': pool_class of stage '%s' is %u, which its pool does not have",
+                  name, stage->name, stage->pool_class);
+}
+
 static int check_stage(const char *name, const weir_stage_spec *stage, size_t index)
 {
     int r;
@@ -328,6 +340,7 @@ static int check_stage(const char *name, const weir_stage_spec *stage, size_t in
         return refuse("pipeline '%s': latency_ms of stage '%s' is negative", name, stage->name);
     }
     r = check_stage_bounds(name, stage);
+    if (r == 0) r = check_stage_pool(name, stage);
     return r < 0 ? r : check_stage_failure(name, stage);
 }
 
@@ -491,6 +504,7 @@ static int pipeline_new(const weir_pipeline_spec *spec, size_t stage_spec_bytes,
     pipeline->spec.name = pipeline->object.name;
     pipeline->spec.stages = NULL; /* the caller's */
     pipeline->tasks_left = pipeline->task_count;
+    pipeline->drops = pipeline->stages[0].spec.overflow >= WEIR_DROP_NEWEST;
     *ret_pipeline = pipeline;
     return 0;
 }
@@ -558,6 +572,11 @@ int weir_pipeline_open_sized(weir_scope *scope, size_t spec_bytes, size_t stage_
     if (r < 0) return r;
     r = pipeline_new(&spec, stage_spec_bytes, &pipeline);
     if (r < 0) return r;
+    if (pipeline->task_count > scope->max_tasks && scope->overflow == WEIR_WAIT) {
+        r = refuse("pipeline '%s': its stages need %u tasks, and max_tasks of scope '%s' is %zu",
+                   spec.name, pipeline->task_count, scope->name, scope->max_tasks);
+        goto fail_free;
+    }
     r = handle_open(HANDLE_PIPELINE, pipeline, &pipeline->handle);
     if (r < 0) goto fail_free;
     r = scope_own(scope, worker, &pipeline->object.belonging, &pipeline_kind);

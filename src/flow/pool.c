@@ -524,6 +524,7 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     meter = pool->classes[class_index].metered.meter;
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
+    if (!flow_names(handle, HANDLE_POOL, pool)) return WEIR_ECLOSED; /* it has yielded */
     job = job_new(pool, bytes);
     if (!job) return -ENOMEM;
     job->pool = pool;

@@ -119,8 +119,9 @@ static void grant(weir_rwlock *lock)
     }
 }
 
-static int take(weir_rwlock *lock, bool writes, const char *call)
+static int take(const weir_rwlock *handle, bool writes, const char *call)
 {
+    weir_rwlock *lock = look_up(handle, call);
     struct rwlock_waiter waiter = {.lock = lock, .writes = writes};
     struct task *self = task_self();
     int r;
@@ -129,6 +130,10 @@ static int take(weir_rwlock *lock, bool writes, const char *call)
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     sync_lock(&lock->sync);
+    if (!flow_names(handle, HANDLE_RWLOCK, lock)) {
+        sync_unlock(&lock->sync);
+        return WEIR_ECLOSED;
+    }
     if (lock->writer == self) {
         sync_unlock(&lock->sync);
         return refuse("read-write lock '%s': task '%s' holds it for writing already",
@@ -145,12 +150,12 @@ static int take(weir_rwlock *lock, bool writes, const char *call)
 
 int weir_rwlock_read(weir_rwlock *handle)
 {
-    return take(look_up(handle, "weir_rwlock_read"), false, "weir_rwlock_read");
+    return take(handle, false, "weir_rwlock_read");
 }
 
 int weir_rwlock_write(weir_rwlock *handle)
 {
-    return take(look_up(handle, "weir_rwlock_write"), true, "weir_rwlock_write");
+    return take(handle, true, "weir_rwlock_write");
 }
 
 void weir_rwlock_unlock(weir_rwlock *handle)

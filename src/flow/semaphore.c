@@ -168,7 +168,10 @@ int weir_semaphore_acquire(weir_semaphore *handle, size_t count)
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     sync_lock(&semaphore->sync);
-    if (take_now(semaphore, count)) {
+    if (!flow_names(handle, HANDLE_SEMAPHORE, semaphore)) {
+        sync_unlock(&semaphore->sync);
+        r = WEIR_ECLOSED;
+    } else if (take_now(semaphore, count)) {
         sync_unlock(&semaphore->sync);
     } else if (semaphore->waiting >= semaphore->waiters_max) {
         sync_unlock(&semaphore->sync);

@@ -37,7 +37,7 @@ static __attribute__((noinline)) void lose(struct pipeline *pipeline, struct pas
 static int64_t ms_until(int64_t deadline_ns)
 {
     int64_t ns = deadline_ns - weir_now_ns();
-    return ns <= 0 ? 0 : (ns + 999999) / 1000000;
+    return ns <= 0 ? 0 : ns / 1000000 + (ns % 1000000 != 0);
 }
 
 /* One attempt, on a fresh copy of the item. */

@@ -97,6 +97,16 @@ static inline void waiter_wake_all(struct list *queue, int result)
     while ((waiter = waiter_pop(queue))) waiter_wake(waiter, result);
 }
 
+/* The same for those who wait for an end: with what it has ended goes to their items. */
+static inline void waiter_tell_all(struct list *queue, int result)
+{
+    struct waiter *waiter;
+    while ((waiter = waiter_pop(queue))) {
+        *(int *)waiter->item = result;
+        waiter_wake(waiter, 0);
+    }
+}
+
 /* Park until the waiter is woken; it is linked, and the lock was let go. `kind` uses
  * waiter_abort; its object is the waiter. */
 static inline int waiter_park(struct task *self, struct waiter *waiter,

@@ -134,6 +134,10 @@ int weir_watch_changed(weir_watch *handle, uint64_t *version, void *ret_value)
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     sync_lock(&watch->sync);
+    if (!flow_names(handle, HANDLE_WATCH, watch)) {
+        sync_unlock(&watch->sync);
+        return WEIR_ECLOSED;
+    }
     if (watch->version <= *version) {
         struct waiter waiter = {.item = NULL};
         r = sync_wait(&watch->sync, self, &waiter, &wait_change);
@@ -141,7 +145,7 @@ int weir_watch_changed(weir_watch *handle, uint64_t *version, void *ret_value)
         /* Woken by a change; the watch may have been closed since: it is while its handle
          * is open and the lock is held that it stays. */
         sync_lock(&watch->sync);
-        if (handle_object(handle, HANDLE_WATCH) != watch) {
+        if (!flow_names(handle, HANDLE_WATCH, watch)) {
             sync_unlock(&watch->sync);
             return WEIR_ECLOSED;
         }

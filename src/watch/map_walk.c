@@ -74,6 +74,7 @@ static size_t add_owner(struct map *map, const weir_scope *scope, const struct t
     size_t begin = map->owners.used;
     unsigned count = 0;
 
+    if (map->row_count == WEIR_MAP_ROWS_MAX) return 0; /* there is no row for it */
     if (task) names[count++] = task->name;
     while (scope && count < 2 * OWNER_LEVELS_MAX - 1) {
         names[count++] = scope->name;

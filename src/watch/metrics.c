@@ -7,6 +7,7 @@
 
 #include "rt/mem.h"
 #include "watch/registry.h"
+#include "watch/text.h"
 
 enum { CACHE_LINE = 64 };
 
@@ -92,12 +93,23 @@ static struct meter *meter_new(struct metrics *metrics, uint32_t hash,
     return meter;
 }
 
-static struct meter *find_or_make(struct metrics *metrics, uint32_t hash,
-                                  const struct meter_kind *kind, const char *name,
-                                  const char *second)
+static uint32_t hash_names(const struct meter_kind *kind, const char *name, const char *second)
 {
-    struct meter *meter;
+    uint32_t hash = hash_string((uint32_t)((uintptr_t)kind >> 4) ^ 2166136261u, name);
+    return hash_string(hash * 31, second);
+}
 
+/* Names are told apart as they are shown, or a reader would find the same series twice. */
+static struct meter *find_or_make(struct metrics *metrics, const struct meter_kind *kind,
+                                  const char *given, const char *given_second)
+{
+    char name[METER_NAME_BYTES], second[METER_NAME_BYTES];
+    struct meter *meter;
+    uint32_t hash;
+
+    text_copy_name(name, sizeof name, given);
+    text_copy_name(second, sizeof second, given_second);
+    hash = hash_names(kind, name, second);
     lock_acquire(&metrics->lock);
     for (meter = metrics->table[hash % REGISTRY_TABLE]; meter; meter = meter->hash_next) {
         if (is_it(meter, hash, kind, name, second)) break;
@@ -119,11 +131,10 @@ struct meter *meter_get(const struct meter_kind *kind, const char *name, const c
     metrics = metrics_of(worker->runtime);
     if (!metrics) return NULL;
     if (!second) second = "";
-    hash = hash_string((uint32_t)((uintptr_t)kind >> 4) ^ 2166136261u, name);
-    hash = hash_string(hash * 31, second);
+    hash = hash_names(kind, name, second);
     cached = &metrics->caches[worker->index].meters[hash % REGISTRY_CACHE];
     if (*cached && is_it(*cached, hash, kind, name, second)) return *cached;
-    *cached = find_or_make(metrics, hash, kind, name, second);
+    *cached = find_or_make(metrics, kind, name, second);
     return *cached;
 }
 

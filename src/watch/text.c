@@ -161,6 +161,23 @@ void text_plain(struct text *text, const char *string)
     add_escaped(text, string, escape_plain, "?");
 }
 
+void text_copy_name(char *to, size_t bytes, const char *string)
+{
+    const unsigned char *at = (const unsigned char *)string;
+    size_t used = 0;
+
+    while (*at) {
+        unsigned count = character_bytes(at);
+        if (used + (count ? count : 1) >= bytes) break;
+        if (count == 0) {
+            to[used++] = '?';
+            at++;
+        }
+        for (; count > 0; count--) to[used++] = (char)*at++;
+    }
+    to[used] = '\0';
+}
+
 void text_decimal(struct text *text, uint64_t value, unsigned digits)
 {
     uint64_t unit = 1;

@@ -32,6 +32,8 @@ void text_json(struct text *text, const char *string);
 void text_label(struct text *text, const char *string);
 /* For people: control characters and broken UTF-8 are shown as '?'. */
 void text_plain(struct text *text, const char *string);
+/* As much of `string` as fits with a terminator, in whole characters; broken UTF-8 as '?'. */
+void text_copy_name(char *to, size_t bytes, const char *string);
 /* value / 10^digits, exactly: 1500 with 3 digits is 1.5. */
 void text_decimal(struct text *text, uint64_t value, unsigned digits);
 

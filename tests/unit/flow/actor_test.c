@@ -150,12 +150,13 @@ FLOW_TEST(actor_handles_casts_and_calls_in_order_and_ends_with_its_scope)
 FLOW_TEST(actor_spec_names_what_is_missing_or_contradicts)
 {
     static const char *const why[] = {
-        "name",         "mailbox_max",   "overflow",  "on_restart", "on_message",  "message_bytes",
-        "max_restarts", "WEIR_RESTART_", "window_ms", "limit",      "reply_bytes", "latency"};
-    weir_actor_spec specs[12];
+        "name",          "mailbox_max",  "overflow",      "on_restart", "on_message",
+        "message_bytes", "max_restarts", "WEIR_RESTART_", "window_ms",  "limit",
+        "reply_bytes",   "latency",      "state_bytes"};
+    weir_actor_spec specs[13];
     int result;
 
-    for (int i = 0; i < 12; i++) specs[i] = counting;
+    for (int i = 0; i < 13; i++) specs[i] = counting;
     specs[0].name = NULL;
     specs[1].mailbox_max = 0;
     specs[2].overflow = WEIR_OVERFLOW_UNSET;
@@ -168,9 +169,10 @@ FLOW_TEST(actor_spec_names_what_is_missing_or_contradicts)
     specs[9].mailbox_limit = 2;
     specs[10].reply_bytes = WEIR_ITEM_BYTES_MAX + 1;
     specs[11].latency_ms = -1;
+    specs[12].state_bytes = SIZE_MAX - 4096; /* with the rest this is little */
     FLOW_SCOPE(scope, &result)
     {
-        for (int i = 0; i < 12; i++) {
+        for (int i = 0; i < 13; i++) {
             weir_actor *actor;
             test_note("row %d", i);
             CHECK_INT(weir_actor_open(scope, &specs[i], &actor), ==, WEIR_EREFUSED);
@@ -187,6 +189,31 @@ struct restart_row {
     int after_failure; /* what GET says then, or an error */
     int inits;
 };
+
+FLOW_TEST(actor_that_is_stopped_does_not_wait_for_its_restart)
+{
+    weir_actor_spec spec = counting;
+    int64_t begun_ns = weir_now_ns();
+    weir_actor_figures figures;
+    weir_actor *first, *second;
+    int result;
+
+    spec.restart.backoff_ms = 15000;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_actor_open(scope, &spec, &first));
+        CHECK_OK(weir_actor_open(scope, &spec, &second));
+        CHECK_INT(ask(first, FAIL, 1), ==, WEIR_ECRASHED);
+        CHECK_INT(ask(second, FAIL, 1), ==, WEIR_ECRASHED);
+        CHECK_OK(weir_actor_cast(first, &(struct message){.verb = ADD, .amount = 1}));
+        weir_actor_stop(first, WEIR_DRAIN);
+        CHECK_OK(weir_actor_wait(first));
+        weir_actor_figures_of(first, &figures);
+        CHECK_INT(figures.handled, ==, 1);
+    } /* which dismisses the second */
+    CHECK_INT(weir_now_ns() - begun_ns, <, INT64_C(10000000000));
+    return result;
+}
 
 FLOW_TEST(actor_restart_keeps_or_resets_its_state_as_said)
 {

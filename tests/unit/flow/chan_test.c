@@ -69,6 +69,12 @@ FLOW_TEST(chan_spec_names_what_is_missing_or_contradicts)
           .on_close = WEIR_DRAIN,
           .latency_ms = -1},
          "latency_ms"},
+        {{.name = "c",
+          .capacity = 1,
+          .overflow = WEIR_WAIT,
+          .on_close = WEIR_DRAIN,
+          .item_bytes = 2 * sizeof(int)},
+         "items of its ends' type have 4"},
     };
     int result;
 

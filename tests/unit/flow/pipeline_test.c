@@ -416,6 +416,52 @@ TEST(pipeline_that_is_closed_is_freed_before_its_scope_ends)
                       open_and_close_many, NULL));
 }
 
+FLOW_TEST(pipeline_stage_of_a_class_that_its_pool_does_not_have_is_refused)
+{
+    static const weir_pool_class classes[] = {{.name = "c", .weight = 1, .queue_max = 1}};
+    weir_pool_spec pool_spec = {.name = "p",
+                                .threads_max = 1,
+                                .overflow = WEIR_WAIT,
+                                .on_close = WEIR_DRAIN,
+                                .classes = classes,
+                                .class_count = 1};
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_pipeline *pipeline;
+    int result;
+
+    reset();
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_pool_open(scope, &pool_spec, &stages[1].pool));
+        stages[1].pool_class = 1;
+        CHECK_INT(weir_pipeline_open(scope, &spec, &pipeline), ==, WEIR_EREFUSED);
+        CHECK_STR(weir_why(), "pipeline 'pipe': pool_class of stage 'two' is 1, which its pool does "
+                              "not have");
+        stages[1].pool_class = 0;
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        CHECK_INT(weir_pipeline_call(pipeline, &(struct item){0}, NULL), ==, 0);
+    }
+    return result;
+}
+
+FLOW_TEST(pipeline_that_would_wait_for_ever_for_its_tasks_is_refused)
+{
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_pipeline *pipeline;
+    int result;
+
+    reset();
+    WEIR_SCOPE(scope, &result, .name = "small", .on_failure = WEIR_FAIL_FAST, .max_tasks = 2,
+               .overflow = WEIR_WAIT) {
+        CHECK_INT(weir_pipeline_open(scope, &spec, &pipeline), ==, WEIR_EREFUSED);
+        CHECK_STR(weir_why(), "pipeline 'pipe': its stages need 3 tasks, and max_tasks of scope "
+                              "'small' is 2");
+    }
+    return result;
+}
+
 FLOW_TEST(pipeline_without_room_for_its_tasks_is_refused_and_freed)
 {
     weir_stage_spec stages[3];

@@ -331,6 +331,49 @@ FLOW_TEST(map_shows_at_most_so_many_rows_and_counts_the_others)
     return result;
 }
 
+static int wait_without_deadline(void *arg)
+{
+    weir_event *stop = *(weir_event **)arg;
+    int r = WEIR_EREFUSED;
+
+    WEIR_NO_DEADLINE("one") {
+        WEIR_NO_DEADLINE("two") {
+            WEIR_NO_DEADLINE("three") {
+                WEIR_NO_DEADLINE("four") {
+                    WEIR_NO_DEADLINE("five") { r = weir_event_wait(stop); }
+                }
+            }
+        }
+    }
+    return r;
+}
+
+/* With a million tasks, too: what is not shown takes no memory. */
+FLOW_TEST(map_keeps_nothing_of_what_it_leaves_out)
+{
+    static struct map map;
+    weir_event *stop;
+    size_t each;
+    int result;
+
+    SERVE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "stop", &stop));
+        for (int i = 0; i < 2040; i++) {
+            CHECK_OK(weir_spawn(scope, wait_without_deadline, &stop, sizeof stop));
+        }
+        CHECK_OK(weir_yield());
+        CHECK_OK(map_walk(&map));
+        CHECK_INT(map.row_count, ==, WEIR_MAP_ROWS_MAX);
+        CHECK_INT(map.omitted, >, 200);
+        each = strlen(map.owners.data + map.rows[map.row_count - 1].owner) + 1;
+        CHECK_INT(map.owners.used, <=, map.row_count * each);
+        map_deinit(&map);
+        weir_event_set(stop);
+    }
+    return result;
+}
+
 TEST(map_needs_a_runtime)
 {
     CHECK_INT(weir_map(1, WEIR_MAP_JSON), ==, WEIR_ENOTASK);

@@ -140,6 +140,20 @@ FLOW_TEST(meters_are_shared_by_kind_and_name)
     return 0;
 }
 
+/* A name is cut after 31 bytes, which may be inside a character. */
+FLOW_TEST(names_that_are_shown_alike_are_one_series)
+{
+    static const char *const names[] = {"broken \xff", "broken \xfe", "broken ?",
+                                        "123456789 123456789 123456789 \xc3\xa4",
+                                        "123456789 123456789 123456789 \xd0\xb9"};
+    struct meter *meters[5];
+
+    for (int i = 0; i < 5; i++) meters[i] = meter_get(&test_kind, names[i], NULL);
+    CHECK(meters[0] && meters[0] == meters[1] && meters[1] == meters[2]);
+    CHECK(meters[3] && meters[3] == meters[4] && meters[3] != meters[0]);
+    return 0;
+}
+
 FLOW_TEST(meters_keep_the_counters_of_objects_that_have_ended)
 {
     struct meter *meter = meter_get(&test_kind, "a", "b");
