@@ -190,6 +190,54 @@ FLOW_TEST(select_is_fair_whichever_cases_are_ready)
     return result;
 }
 
+/* Of whatever kind it is, a descriptor that has something to read is ready at once. */
+static void check_readable(weir_conn *reader, weir_conn *writer, weir_event *set)
+{
+    weir_case cases[] = {WEIR_CASE_READABLE(reader), WEIR_CASE_EVENT(set)};
+    int taken[2] = {0, 0};
+    char byte;
+
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 1);
+    CHECK_INT(weir_conn_write(writer, "x", 1), ==, 1);
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 0);
+    for (int i = 0; i < 1000; i++) {
+        int chosen = weir_select(cases, 2, WEIR_FAIR);
+        CHECK_OK(chosen);
+        taken[chosen]++;
+    }
+    CHECK_INT(taken[0], >, 400);
+    CHECK_INT(taken[1], >, 400);
+    CHECK_INT(weir_conn_read(reader, &byte, 1), ==, 1);
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 1);
+    {
+        /* What was read is not there any more, also if it was reported before. */
+        weir_case waiting[] = {WEIR_CASE_READABLE(reader), WEIR_CASE_TIMER(1)};
+        CHECK_INT(weir_select(waiting, 2, WEIR_IN_ORDER), ==, 1);
+    }
+    weir_conn_close(writer);
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 0); /* its end */
+    CHECK_INT(weir_conn_read(reader, &byte, 1), ==, 0);
+    weir_conn_close(reader);
+}
+
+FLOW_TEST(select_looks_into_descriptors_of_every_kind)
+{
+    weir_conn *a, *b;
+    weir_event *set;
+    int result;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "set", &set));
+        weir_event_set(set);
+        CHECK_OK(weir_pipe(&a, &b));
+        check_readable(a, b, set);
+        CHECK_OK(weir_socketpair(&a, &b));
+        check_readable(a, b, set);
+    }
+    return result;
+}
+
 FLOW_TEST(select_that_times_out_has_moved_nothing)
 {
     int_tx tx, full;
