@@ -295,7 +295,7 @@ static int play_all(int stride)
 
 FLOW_TEST(chan_ends_go_in_any_order_while_somebody_waits)
 {
-    CHECK_INT(play_all(TEST_SLOW ? 101 : 11), >, 800);
+    CHECK_INT(play_all(TEST_SLOW ? 301 : 11), >, 280);
     return 0;
 }
 
