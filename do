@@ -20,7 +20,7 @@ usage: ./do COMMAND
   test --all             every compiler, sanitizer, switch mode and long test, aarch64 under an
                          emulator, static programs with musl, races planted for ThreadSanitizer
                          to find, each fuzz target for 20 seconds, the gdb script, the unit tests
-                         under valgrind, and `check`
+                         under valgrind, promtool on the metrics, and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
@@ -115,6 +115,24 @@ try_install() {
 need() {
     try_install "$@" || die 3 "these Debian packages are missing and could not be installed:" \
         "${lacking}(apt-get install $lacking)"
+}
+
+# need_promtool - the checker of metrics, on PATH. Its package also has a server, which an
+# installation would start; so it is only unpacked.
+need_promtool() {
+    folder=build/promtool
+    PATH=$PATH:$root/$folder/usr/bin
+    command -v promtool >/dev/null 2>&1 && return 0
+    [ "${WEIR_NO_INSTALL-}" != 1 ] ||
+        die 3 "promtool is missing (apt-get install prometheus, or without WEIR_NO_INSTALL=1)"
+    echo "do: unpacking promtool" >&2
+    mkdir -p "$logs" "$folder"
+    (
+        cd "$folder"
+        apt-get -q download prometheus || { apt update && apt-get -q download prometheus; }
+        dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb
+    ) >"$logs/promtool-unpack.log" 2>&1 || tail -n 5 "$logs/promtool-unpack.log" >&2
+    command -v promtool >/dev/null 2>&1 || die 3 "promtool is missing (apt-get install prometheus)"
 }
 
 # ---- builds -----------------------------------------------------------------
@@ -414,6 +432,9 @@ test_rest() {
         tests_uring release gcc-uring-1 300 1
         tests_uring release long-uring 900 2 --only-long
         suite install 120 tools/install-check build/release
+        # Without promtool the test is skipped, and a suite that ran nothing has failed.
+        need_promtool
+        suite promtool 60 build/release/tests/weir-tests promtool_finds_nothing_wrong_with_the_metrics
     fi
     test_aarch64
     test_musl

@@ -82,8 +82,8 @@ static inline void weir_chan_spec_init(weir_chan_spec *spec)
     memset(spec, 0, sizeof *spec);
 }
 
-/* weir_chan_open(scope, &spec, &tx, &rx) - a channel with one end of each side. (A macro: a
- * compound literal as the spec stands in parentheses.)
+/* weir_chan_open(scope, &spec, &tx, &rx) - a channel with one end of each side. The spec may
+ * be written there: &(weir_chan_spec){.name = "orders", .capacity = 64, ...}.
  * weir_chan_open_sized - the same with untyped ends.
  * Errors: WEIR_EREFUSED (weir_why), WEIR_ECANCELED (the scope is), WEIR_ENOTASK, -ENOMEM,
  * -ENFILE. Never suspends. */
@@ -186,16 +186,65 @@ WEIR_API void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures);
              const __typeof__(*(end).item_type_) *: (pointer))
 #define WEIR_ITEM_OUT_(end, pointer) _Generic((pointer), __typeof__(&*(end).item_type_) : (pointer))
 
-#define weir_chan_open(scope, spec, ret_tx, ret_rx)                                      \
-    weir_chan_open_sized((scope), sizeof(weir_chan_spec), (spec),                        \
-                         _Generic((ret_rx)->item_type_, __typeof__((ret_tx)->item_type_) \
-                                  : sizeof *(ret_tx)->item_type_),                       \
-                         &(ret_tx)->end, &(ret_rx)->end)
+#define weir_chan_open(scope, ...) \
+    weir_chan_open_typed_((scope), WEIR_LAST_TWO_(WEIR_ITEM_BYTES_, __VA_ARGS__), __VA_ARGS__)
+
+/* The size of the items, if both ends are for the same, and each is of its side. */
+#define WEIR_ITEM_BYTES_(tx, rx) \
+    _Generic(&(tx)->end, weir_tx **                                               \
+             : _Generic(&(rx)->end, weir_rx **                                    \
+                        : _Generic((rx)->item_type_, __typeof__((tx)->item_type_) \
+                                   : sizeof *(tx)->item_type_)))
+
+/* weir_chan_open_typed_ - of weir_chan_open, which has looked at the types. An end begins with
+ * its pointer. */
+static inline WEIR_MUST_USE int weir_chan_open_typed_(weir_scope *scope, size_t item_bytes,
+                                                      const weir_chan_spec *spec, void *ret_tx,
+                                                      void *ret_rx)
+{
+    return weir_chan_open_sized(scope, sizeof(weir_chan_spec), spec, item_bytes, (weir_tx **)ret_tx,
+                                (weir_rx **)ret_rx);
+}
+
+/* macro(last but one, last) of 3 to 24 arguments: the commas of a spec that is written in the
+ * call separate arguments of the macro. */
+#define WEIR_LAST_TWO_(macro, ...)                                                               \
+    WEIR_PICK_(__VA_ARGS__, WEIR_L24_, WEIR_L23_, WEIR_L22_, WEIR_L21_, WEIR_L20_, WEIR_L19_,    \
+               WEIR_L18_, WEIR_L17_, WEIR_L16_, WEIR_L15_, WEIR_L14_, WEIR_L13_, WEIR_L12_,      \
+               WEIR_L11_, WEIR_L10_, WEIR_L9_, WEIR_L8_, WEIR_L7_, WEIR_L6_, WEIR_L5_, WEIR_L4_, \
+               WEIR_L3_, WEIR_L_, WEIR_L_, )                                                     \
+    (macro, __VA_ARGS__)
+#define WEIR_PICK_(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, \
+                   a18, a19, a20, a21, a22, a23, a24, pick, ...)                               \
+    pick
+#define WEIR_L3_(macro, a, tx, rx) macro(tx, rx)
+#define WEIR_L4_(macro, a, ...) WEIR_L3_(macro, __VA_ARGS__)
+#define WEIR_L5_(macro, a, ...) WEIR_L4_(macro, __VA_ARGS__)
+#define WEIR_L6_(macro, a, ...) WEIR_L5_(macro, __VA_ARGS__)
+#define WEIR_L7_(macro, a, ...) WEIR_L6_(macro, __VA_ARGS__)
+#define WEIR_L8_(macro, a, ...) WEIR_L7_(macro, __VA_ARGS__)
+#define WEIR_L9_(macro, a, ...) WEIR_L8_(macro, __VA_ARGS__)
+#define WEIR_L10_(macro, a, ...) WEIR_L9_(macro, __VA_ARGS__)
+#define WEIR_L11_(macro, a, ...) WEIR_L10_(macro, __VA_ARGS__)
+#define WEIR_L12_(macro, a, ...) WEIR_L11_(macro, __VA_ARGS__)
+#define WEIR_L13_(macro, a, ...) WEIR_L12_(macro, __VA_ARGS__)
+#define WEIR_L14_(macro, a, ...) WEIR_L13_(macro, __VA_ARGS__)
+#define WEIR_L15_(macro, a, ...) WEIR_L14_(macro, __VA_ARGS__)
+#define WEIR_L16_(macro, a, ...) WEIR_L15_(macro, __VA_ARGS__)
+#define WEIR_L17_(macro, a, ...) WEIR_L16_(macro, __VA_ARGS__)
+#define WEIR_L18_(macro, a, ...) WEIR_L17_(macro, __VA_ARGS__)
+#define WEIR_L19_(macro, a, ...) WEIR_L18_(macro, __VA_ARGS__)
+#define WEIR_L20_(macro, a, ...) WEIR_L19_(macro, __VA_ARGS__)
+#define WEIR_L21_(macro, a, ...) WEIR_L20_(macro, __VA_ARGS__)
+#define WEIR_L22_(macro, a, ...) WEIR_L21_(macro, __VA_ARGS__)
+#define WEIR_L23_(macro, a, ...) WEIR_L22_(macro, __VA_ARGS__)
+#define WEIR_L24_(macro, a, ...) WEIR_L23_(macro, __VA_ARGS__)
 
 /* weir_send(tx, &item), weir_try_send(tx, &item), weir_send_many(tx, items, count, &sent) -
- * as weir_tx_send, weir_tx_try_send, weir_tx_send_many, for typed ends. */
-#define weir_send(tx, item) weir_tx_send((tx).end, WEIR_ITEM_((tx), (item)))
-#define weir_try_send(tx, item) weir_tx_try_send((tx).end, WEIR_ITEM_((tx), (item)))
+ * as weir_tx_send, weir_tx_try_send, weir_tx_send_many, for typed ends. An item may be written
+ * there: weir_send(tx, &(struct order){.id = 1, .amount = 20}). */
+#define weir_send(tx, ...) weir_tx_send((tx).end, WEIR_ITEM_((tx), (__VA_ARGS__)))
+#define weir_try_send(tx, ...) weir_tx_try_send((tx).end, WEIR_ITEM_((tx), (__VA_ARGS__)))
 #define weir_send_many(tx, items, count, ret_sent) \
     weir_tx_send_many((tx).end, WEIR_ITEM_((tx), (items)), (count), (ret_sent))
 

@@ -123,7 +123,7 @@ static inline weir_case weir_case_readable(weir_conn *conn)
  * WEIR_CASE_EVENT(event), WEIR_CASE_TIMER(ms), WEIR_CASE_JOIN(task),
  * WEIR_CASE_READABLE(conn) - the others. */
 #ifndef __cplusplus
-#define WEIR_CASE_SEND(tx, item) weir_case_send((tx).end, WEIR_ITEM_((tx), (item)))
+#define WEIR_CASE_SEND(tx, ...) weir_case_send((tx).end, WEIR_ITEM_((tx), (__VA_ARGS__)))
 #define WEIR_CASE_RECV(rx, ret_item) weir_case_recv((rx).end, WEIR_ITEM_OUT_((rx), (ret_item)))
 #endif
 #define WEIR_CASE_EVENT(event) weir_case_event(event)

@@ -43,6 +43,14 @@ struct selection {
 
 enum { SELECT_FEW = 8 }; /* most have no more: their frame is small */
 
+/* The order in which the cases are tried: a shuffle that is made as far as it is needed, since
+ * mostly the first is ready. (Going round from a random first would favour the case behind
+ * those that are not ready.) */
+struct trial {
+    size_t made;                    /* positions that are decided */
+    uint8_t order[WEIR_SELECT_MAX]; /* filled with the second */
+};
+
 /* ---- Locks ---- */
 
 static struct flow_object *object_of(const weir_case *c)
@@ -299,25 +307,44 @@ static inline int check_cases(const weir_case *cases, size_t count, enum weir_se
     return 0;
 }
 
-/* Over time every case is the first to be tried alike often. */
-static size_t first_of(struct worker *worker, size_t count, enum weir_select_order order)
+/* One of `n`: over time each alike often. */
+static inline size_t one_of(struct worker *worker, size_t n, enum weir_select_order order)
 {
-    if (order == WEIR_IN_ORDER || count == 1) return 0;
-    if (worker->kernel->choose) {
-        return kernel_choose(worker->kernel, CHOOSE_CASE, (unsigned)count);
-    }
+    if (order == WEIR_IN_ORDER || n == 1) return 0;
+    if (worker->kernel->choose) return kernel_choose(worker->kernel, CHOOSE_CASE, (unsigned)n);
     worker->select_turn = worker->select_turn * 1664525u + 1013904223u;
-    return (size_t)(((uint64_t)worker->select_turn * count) >> 32);
+    return (size_t)(((uint64_t)worker->select_turn * n) >> 32);
+}
+
+/* The case that is tried in place `i`; places are asked for in order, the first is `first`. */
+static inline size_t trial_at(struct trial *trial, size_t i, size_t first, size_t count,
+                              struct worker *worker, enum weir_select_order order)
+{
+    size_t with;
+    uint8_t held;
+
+    if (i == 0) return first;
+    if (i < trial->made) return trial->order[i];
+    if (i == 1) {
+        for (size_t k = 0; k < count; k++) trial->order[k] = (uint8_t)k;
+        trial->order[first] = 0;
+        trial->order[0] = (uint8_t)first;
+    }
+    with = i + one_of(worker, count - i, order);
+    held = trial->order[with];
+    trial->order[with] = trial->order[i];
+    trial->order[i] = held;
+    trial->made = i + 1;
+    return held;
 }
 
 /* The index of a case that was done at once, `count` if none could be, or an error. */
-static int try_all(struct selection *selection, size_t first)
+static int try_all(struct selection *selection, struct trial *trial, size_t first,
+                   struct worker *worker, enum weir_select_order order)
 {
     for (size_t i = 0; i < selection->count; i++) {
-        size_t index = first + i;
-        int r;
-        if (index >= selection->count) index -= selection->count;
-        r = try_case(selection, index);
+        size_t index = trial_at(trial, i, first, selection->count, worker, order);
+        int r = try_case(selection, index);
         if (r < 0) return r;
         if (r > 0) return (int)index;
     }
@@ -370,12 +397,13 @@ static int wait_for_one(struct selection *selection, struct worker *worker)
     return winner;
 }
 
-static int select_once(struct selection *selection, struct worker *worker, size_t first)
+static int select_once(struct selection *selection, struct worker *worker, struct trial *trial,
+                       size_t first, enum weir_select_order order)
 {
     int r;
 
     lock_all(selection);
-    r = try_all(selection, first);
+    r = try_all(selection, trial, first, worker, order);
     if (r != (int)selection->count) {
         unlock_all(selection);
         /* Connections that were claimed for a look are given back. */
@@ -386,8 +414,8 @@ static int select_once(struct selection *selection, struct worker *worker, size_
 }
 
 /* None could be done at once, or that takes more than a look. */
-static int select_slowly(struct selection *selection, struct worker *worker, size_t first,
-                         enum weir_select_order order)
+static int select_slowly(struct selection *selection, struct worker *worker, struct trial *trial,
+                         size_t first, enum weir_select_order order)
 {
     size_t count = selection->count;
     int r;
@@ -405,32 +433,35 @@ static int select_slowly(struct selection *selection, struct worker *worker, siz
             selection->waits[i].pollable = NULL;
         }
         atom_store(&selection->group.winner, GROUP_UNDECIDED);
-        r = select_once(selection, worker, first);
+        r = select_once(selection, worker, trial, first, order);
         if (r != (int)count) return r;
-        first = first_of(worker, count, order);
+        first = one_of(worker, count, order);
+        trial->made = 0;
     }
 }
 
 static __attribute__((noinline)) int select_few(weir_case *cases, size_t count, struct task *self,
-                                                size_t first, enum weir_select_order order)
+                                                struct trial *trial, size_t first,
+                                                enum weir_select_order order)
 {
     struct flow_object *locks[SELECT_FEW];
     struct case_wait waits[SELECT_FEW];
     struct selection selection = {
         .task = self, .cases = cases, .count = count, .locks = locks, .waits = waits};
 
-    return select_slowly(&selection, worker_self(), first, order);
+    return select_slowly(&selection, worker_self(), trial, first, order);
 }
 
 static __attribute__((noinline)) int select_many(weir_case *cases, size_t count, struct task *self,
-                                                 size_t first, enum weir_select_order order)
+                                                 struct trial *trial, size_t first,
+                                                 enum weir_select_order order)
 {
     struct flow_object *locks[WEIR_SELECT_MAX];
     struct case_wait waits[WEIR_SELECT_MAX];
     struct selection selection = {
         .task = self, .cases = cases, .count = count, .locks = locks, .waits = waits};
 
-    return select_slowly(&selection, worker_self(), first, order);
+    return select_slowly(&selection, worker_self(), trial, first, order);
 }
 
 /* A case of a channel that is plain memory: 1 it was done, 0 it must wait, -1 it takes more. */
@@ -460,6 +491,7 @@ int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
 {
     struct worker *worker = worker_self();
     struct task *self = task_self();
+    struct trial trial;
     size_t first;
     int r;
 
@@ -468,13 +500,14 @@ int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
     if (r < 0) return r;
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    first = first_of(worker, count, order);
-    for (size_t i = 0, index = first; i < count; i++) {
+    first = one_of(worker, count, order);
+    trial.made = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t index = trial_at(&trial, i, first, count, worker, order);
         r = try_at_once(worker, &cases[index]);
         if (__builtin_expect(r > 0, 1)) return (int)index;
         if (r < 0) break;
-        if (++index == count) index = 0;
     }
-    return count <= SELECT_FEW ? select_few(cases, count, self, first, order)
-                               : select_many(cases, count, self, first, order);
+    return count <= SELECT_FEW ? select_few(cases, count, self, &trial, first, order)
+                               : select_many(cases, count, self, &trial, first, order);
 }

@@ -222,7 +222,12 @@ bool conn_readable_now(weir_conn *conn)
     ssize_t n;
     char byte;
 
-    if (!conn->is_socket) return true;
+    if (!conn->is_socket) {
+        do {
+            n = kernel->readable(kernel, conn->fd);
+        } while (n == -EINTR);
+        return n != 0; /* of what cannot be looked into the read will tell */
+    }
     do {
         n = kernel->recv(kernel, conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     } while (n == -EINTR);

@@ -261,8 +261,7 @@ struct pollable *pollable_of_conn(const void *handle, const char *call, bool *re
     if (!io_claim_take(&conn->reader, conn->pollable->runtime->shared, conn_select_reader)) {
         return NULL;
     }
-    /* What cannot be looked into is reported by the registration. */
-    *ret_now = conn->pending_error != 0 || (conn->is_socket && conn_readable_now(conn));
+    *ret_now = conn->pending_error != 0 || conn_readable_now(conn);
     return conn->pollable;
 }
 

@@ -226,6 +226,8 @@ struct kernel {
     ssize_t (*sendmsg)(const struct kernel *kernel, int fd, const struct msghdr *message,
                        int flags);
     int (*shutdown)(const struct kernel *kernel, int fd, int how);
+    /* 1: a read would not wait (there is something, or the end, or an error), 0: it would. */
+    int (*readable)(const struct kernel *kernel, int fd);
     /* The descriptor is gone whatever it returns; never -EINTR. */
     int (*close)(const struct kernel *kernel, int fd);
 

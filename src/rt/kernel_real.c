@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -401,6 +402,15 @@ int real_shutdown(const struct kernel *kernel, int fd, int how)
 {
     (void)kernel;
     return result(shutdown(fd, how));
+}
+
+int real_readable(const struct kernel *kernel, int fd)
+{
+    struct pollfd wanted = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    int r = poll(&wanted, 1, 0);
+
+    (void)kernel;
+    return r < 0 ? -errno : r;
 }
 
 int real_close(const struct kernel *kernel, int fd)

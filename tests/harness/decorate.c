@@ -53,6 +53,7 @@ PASS_ON(int, socketpair, (KERNEL, int domain, int type, int ret_fds[2]), domain,
 PASS_ON(int, pipe, (KERNEL, int ret_fds[2]), ret_fds)
 PASS_ON(int, bind, (KERNEL, int fd, const struct sockaddr *address, socklen_t bytes), fd, address,
         bytes)
+PASS_ON(int, readable, (KERNEL, int fd), fd)
 PASS_ON(int, listen, (KERNEL, int fd, int backlog), fd, backlog)
 PASS_ON(int, accept, (KERNEL, int fd), fd)
 PASS_ON(int, connect, (KERNEL, int fd, const struct sockaddr *address, socklen_t bytes), fd,

@@ -124,7 +124,7 @@ struct kernel_queue;
     X(socket) X(socketpair) X(pipe) X(bind) X(listen) X(accept) X(connect)                        \
     X(getsockopt) X(setsockopt) X(getsockname) X(getpeername) X(set_nonblocking)                  \
     X(read) X(readv) X(write) X(writev) X(recv) X(send) X(recvmsg) X(sendmsg)                     \
-    X(shutdown) X(close) X(getaddrinfo)                                                           \
+    X(shutdown) X(readable) X(close) X(getaddrinfo)                                               \
     X(open) X(pread) X(pwrite) X(fsync) X(fstat) X(stat) X(rename) X(unlink) X(mkdir)             \
     X(list_directory)                                                                             \
     X(process_start) X(process_signal) X(process_reap) X(duplicate)

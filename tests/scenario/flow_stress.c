@@ -92,10 +92,10 @@ FLOW_TEST(flow_stress_channels)
         {
             struct exchange exchange = {.senders = CALLERS / 2, .left = CALLERS / 2};
             CHECK_OK(weir_chan_open(scope,
-                                    (&(weir_chan_spec){.name = "parcels",
-                                                       .capacity = capacities[i],
-                                                       .overflow = WEIR_WAIT,
-                                                       .on_close = WEIR_DRAIN}),
+                                    &(weir_chan_spec){.name = "parcels",
+                                                      .capacity = capacities[i],
+                                                      .overflow = WEIR_WAIT,
+                                                      .on_close = WEIR_DRAIN},
                                     &exchange.tx, &exchange.rx));
             crowd(CALLERS, exchange_any, &exchange);
             CHECK_INT(exchange.received, ==, (long)CALLERS / 2 * EACH);
@@ -152,10 +152,10 @@ FLOW_TEST(flow_stress_select)
             struct market market = {.busy = TRADERS};
             for (int i = 0; i < 4; i++) {
                 CHECK_OK(weir_chan_open(scope,
-                                        (&(weir_chan_spec){.name = "stall",
-                                                           .capacity = capacities[k],
-                                                           .overflow = WEIR_WAIT,
-                                                           .on_close = WEIR_DRAIN}),
+                                        &(weir_chan_spec){.name = "stall",
+                                                          .capacity = capacities[k],
+                                                          .overflow = WEIR_WAIT,
+                                                          .on_close = WEIR_DRAIN},
                                         &market.tx[i], &market.rx[i]));
             }
             crowd(TRADERS, trade, &market);

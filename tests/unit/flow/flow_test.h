@@ -17,7 +17,7 @@ typedef WEIR_RX(int) int_rx;
 static inline int flow_test_task(void *arg)
 {
     weir_task_fn *body = arg;
-    WEIR_DEADLINE(20000 * test_slower()) { return (*body)(NULL); }
+    WEIR_DEADLINE((int64_t)20000 * test_slower()) { return (*body)(NULL); }
     return WEIR_EREFUSED;
 }
 

@@ -129,6 +129,115 @@ FLOW_TEST(select_is_fair_between_ready_cases_and_in_order_when_told)
     return result;
 }
 
+/* Whichever of the cases are ready, neighbours or far apart: each of them is taken alike often,
+ * also if the first that is tried is not ready. */
+static void check_ready_set(unsigned ready, int count, bool with_event, weir_event *event,
+                            int_tx *tx, int_rx *rx)
+{
+    enum { ROUNDS = TEST_SANITIZED ? 600 : 6000 };
+    weir_case cases[WEIR_SELECT_MAX];
+    int taken[WEIR_SELECT_MAX] = {0}, item = 0, ready_count = 0;
+
+    for (int i = 0; i < count; i++) {
+        cases[i] = WEIR_CASE_RECV(rx[i], &item);
+        if (!(ready >> i & 1)) continue;
+        ready_count++;
+        if (with_event && ready_count == 1) {
+            cases[i] = WEIR_CASE_EVENT(event);
+        } else {
+            CHECK_OK(weir_send(tx[i], &item));
+        }
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        int chosen = weir_select(cases, (size_t)count, WEIR_FAIR);
+        CHECK_OK(chosen);
+        CHECK_OK(cases[chosen].result);
+        taken[chosen]++;
+        if (cases[chosen].kind == WEIR_CASE_RECV_) CHECK_OK(weir_send(tx[chosen], &item));
+    }
+    for (int i = 0; i < count; i++) {
+        int share = ready >> i & 1 ? ROUNDS / ready_count : 0;
+        test_note("ready %#x of %d: case %d was taken %d times", ready, count, i, taken[i]);
+        CHECK_INT(taken[i], >=, share * (TEST_SANITIZED ? 7 : 8) / 10);
+        CHECK_INT(taken[i], <=, share * (TEST_SANITIZED ? 13 : 12) / 10);
+        while (weir_try_recv(rx[i], &item) == 1) {}
+    }
+}
+
+FLOW_TEST(select_is_fair_whichever_cases_are_ready)
+{
+    enum { CASES = 12 };
+    weir_event *event;
+    int_tx tx[CASES];
+    int_rx rx[CASES];
+    int result;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "set", &event));
+        weir_event_set(event);
+        for (int i = 0; i < CASES; i++) CHECK_OK(weir_chan_open(scope, &plain, &tx[i], &rx[i]));
+        for (int with_event = 0; with_event < 2; with_event++) {
+            for (unsigned ready = 1; ready < 16; ready++) {
+                check_ready_set(ready, 4, with_event, event, tx, rx);
+            }
+            check_ready_set(0x3, 2, with_event, event, tx, rx);
+            check_ready_set(0x6, 3, with_event, event, tx, rx);
+            check_ready_set(0x003, CASES, with_event, event, tx, rx);
+            check_ready_set(0x823, CASES, with_event, event, tx, rx);
+        }
+    }
+    return result;
+}
+
+/* Of whatever kind it is, a descriptor that has something to read is ready at once. */
+static void check_readable(weir_conn *reader, weir_conn *writer, weir_event *set)
+{
+    weir_case cases[] = {WEIR_CASE_READABLE(reader), WEIR_CASE_EVENT(set)};
+    int taken[2] = {0, 0};
+    char byte;
+
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 1);
+    CHECK_INT(weir_conn_write(writer, "x", 1), ==, 1);
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 0);
+    for (int i = 0; i < 1000; i++) {
+        int chosen = weir_select(cases, 2, WEIR_FAIR);
+        CHECK_OK(chosen);
+        taken[chosen]++;
+    }
+    CHECK_INT(taken[0], >, 400);
+    CHECK_INT(taken[1], >, 400);
+    CHECK_INT(weir_conn_read(reader, &byte, 1), ==, 1);
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 1);
+    {
+        /* What was read is not there any more, also if it was reported before. */
+        weir_case waiting[] = {WEIR_CASE_READABLE(reader), WEIR_CASE_TIMER(1)};
+        CHECK_INT(weir_select(waiting, 2, WEIR_IN_ORDER), ==, 1);
+    }
+    weir_conn_close(writer);
+    CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 0); /* its end */
+    CHECK_INT(weir_conn_read(reader, &byte, 1), ==, 0);
+    weir_conn_close(reader);
+}
+
+FLOW_TEST(select_looks_into_descriptors_of_every_kind)
+{
+    weir_conn *a, *b;
+    weir_event *set;
+    int result;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "set", &set));
+        weir_event_set(set);
+        CHECK_OK(weir_pipe(&a, &b));
+        check_readable(a, b, set);
+        CHECK_OK(weir_socketpair(&a, &b));
+        check_readable(a, b, set);
+    }
+    return result;
+}
+
 FLOW_TEST(select_that_times_out_has_moved_nothing)
 {
     int_tx tx, full;
