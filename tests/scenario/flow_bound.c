@@ -11,7 +11,8 @@ enum { PRODUCERS = 8, BOUND = 32 };
 struct flood {
     int_tx tx;
     int_rx rx;
-    int64_t until_ns;
+    ATOM(int) begun; /* producers */
+    ATOM(bool) over;
     ATOM(long) sent, rejected, dropped;
     long received;
 };
@@ -28,7 +29,8 @@ static int pour(void *arg)
     struct flood *flood = *(struct flood **)arg;
     int item = 1, r = 0;
 
-    while (r == 0 && weir_now_ns() < flood->until_ns) {
+    (void)atom_add(&flood->begun, 1);
+    while (r == 0 && !atom_load(&flood->over)) {
         r = weir_send(flood->tx, &item);
         if (r == WEIR_EOVERLOAD) {
             (void)atom_add(&flood->rejected, 1);
@@ -72,7 +74,6 @@ static void flood_for(enum weir_overflow overflow, int64_t ms)
         weir_task consumer;
 
         CHECK_OK(weir_chan_open(scope, &spec, &flood.tx, &flood.rx));
-        flood.until_ns = weir_now_ns() + ms * 1000000;
         CHECK_OK(weir_task_spawn(
             scope, &(weir_task_spec){.fn = sip, .arg = &shared, .arg_bytes = sizeof shared},
             &consumer));
@@ -81,12 +82,16 @@ static void flood_for(enum weir_overflow overflow, int64_t ms)
             for (int i = 0; i < PRODUCERS; i++) {
                 CHECK_OK(weir_spawn(producers, pour, &shared, sizeof shared));
             }
-            CHECK_OK(weir_sleep(ms / 4)); /* stacks and caches have been made */
+            do { /* until stacks and caches have been made */
+                CHECK_OK(weir_sleep(ms / 4));
+                weir_tx_figures(flood.tx.end, &figures);
+            } while (atom_load(&flood.begun) < PRODUCERS || figures.depth_max < BOUND);
             before = test_live_bytes();
-            while (weir_now_ns() < flood.until_ns) {
-                CHECK_OK(weir_sleep(ms / 20 + 1));
+            for (int i = 0; i < 15; i++) {
+                CHECK_OK(weir_sleep(ms / 20));
                 if (test_live_bytes() > most) most = test_live_bytes();
             }
+            atom_store(&flood.over, true);
         }
         CHECK_OK(inner);
         CHECK_INT(most, <=, before + 4096);

@@ -437,7 +437,7 @@ FLOW_TEST(chan_moves_batches_in_order)
     return result;
 }
 
-FLOW_TEST(chan_batch_says_how_far_it_came)
+FLOW_TEST_CLOCK(chan_batch_says_how_far_it_came)
 {
     int items[9] = {0};
     int_tx tx;

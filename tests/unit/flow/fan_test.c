@@ -287,7 +287,7 @@ static int wait_for_ever(size_t index, const void *input, void *result, void *ke
     return weir_sleep(60000);
 }
 
-FLOW_TEST(fan_out_ends_at_the_deadline_in_force)
+FLOW_TEST_CLOCK(fan_out_ends_at_the_deadline_in_force)
 {
     weir_fan_tally tally;
     int errors[5];

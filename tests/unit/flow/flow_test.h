@@ -35,6 +35,17 @@ static inline int flow_test_run(weir_task_fn body)
     }                                               \
     static int flow_body_##name_(__attribute__((unused)) void *arg)
 
+/* The same on one worker, with a clock that moves only while nothing can run: no deadline
+ * passes before its time, however busy the machine is. */
+#define FLOW_TEST_CLOCK(name_)                      \
+    static int flow_body_##name_(void *arg);        \
+    TEST_WITH(name_, .workers = 1)                  \
+    {                                               \
+        test_clock_auto();                          \
+        CHECK_OK(flow_test_run(flow_body_##name_)); \
+    }                                               \
+    static int flow_body_##name_(__attribute__((unused)) void *arg)
+
 /* A scope of the test: its tasks stay on the worker of the one who spawns them, so that
  * one yield lets each of them run until it waits. */
 #define FLOW_SCOPE(scope_, ret_result, ...)                                      \

@@ -466,12 +466,12 @@ FLOW_TEST(a_pipeline_measures_its_stages_and_itself)
                                               .concurrency = 1,
                                               .queue_max = 4,
                                               .overflow = WEIR_REJECT,
-                                              .timeout_ms = 1000,
+                                              .timeout_ms = 20000,
                                               .latency_ms = 10,
                                               .on_failure = WEIR_STAGE_FAIL}};
     static const weir_pipeline_spec spec = {.name = "line",
                                             .item_bytes = sizeof(int),
-                                            .budget_ms = 2000,
+                                            .budget_ms = 60000,
                                             .stages = stages,
                                             .stage_count = 1,
                                             .on_lost = note_lost};

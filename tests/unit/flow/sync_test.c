@@ -55,7 +55,7 @@ FLOW_TEST(mutex_lets_one_task_in_at_a_time)
     return 0;
 }
 
-FLOW_TEST(mutex_refuses_its_holder_and_forgets_who_gave_up)
+FLOW_TEST_CLOCK(mutex_refuses_its_holder_and_forgets_who_gave_up)
 {
     struct shared shared = {.total = 0}, *pointer = &shared;
     int result, r = 0;
