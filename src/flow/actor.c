@@ -110,6 +110,7 @@ static int overflow(struct actor *actor, struct post *post, void *dropped)
         if (post->is_call) break;
         actor->accepted++;
         actor->undelivered++;
+        assert(dropped);
         flow_copy(dropped, post->waiter.item, actor->spec.message_bytes);
         return DROPPED;
     case WEIR_DROP_OLDEST: {

@@ -200,6 +200,7 @@ static int overflow(struct chan *chan, const void *item, void *displaced)
     switch (chan->overflow) {
     case WEIR_DROP_NEWEST: chan->dropped++; return CHAN_DROPPED_THIS;
     case WEIR_DROP_OLDEST:
+        assert(displaced);
         chan_unstore(chan, displaced);
         chan->dropped++;
         store(chan, item, false);

@@ -269,7 +269,7 @@ int weir_fan_out_sized(size_t spec_bytes, const weir_fan_spec *given, weir_fan_t
         for (size_t i = 0; i < fan.spec.count; i++) fan.spec.errors[i] = WEIR_FAN_NOT_STARTED;
     }
     r = self ? check_spec(&fan.spec) : refuse_no_task("weir_fan_out");
-    if (r == 0) r = task_enter(self, ENTER_PLAIN);
+    if (r == 0 && self) r = task_enter(self, ENTER_PLAIN);
     if (r == 0 && fan.spec.count > 0) r = run(&fan);
     if (ret_tally) {
         size_t finished = atom_load(&fan.finished), failed = atom_load(&fan.failed);

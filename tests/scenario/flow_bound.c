@@ -94,7 +94,7 @@ static void flood_for(enum weir_overflow overflow, int64_t ms)
             atom_store(&flood.over, true);
         }
         CHECK_OK(inner);
-        CHECK_INT(most, <=, before + 4096);
+        CHECK_INT(most, <=, before + FLOW_TEST_FIGURES_BYTES(1));
         weir_tx_figures(flood.tx.end, &figures);
         CHECK_INT(figures.depth_max, ==, BOUND);
         weir_tx_close(flood.tx.end);

@@ -9,6 +9,7 @@
 
 #include <weir/weir.h>
 
+#include "base/histogram.h"
 #include "harness/test.h"
 
 typedef WEIR_TX(int) int_tx;
@@ -45,6 +46,11 @@ static inline int flow_test_run(weir_task_fn body)
         CHECK_OK(flow_test_run(flow_body_##name_)); \
     }                                               \
     static int flow_body_##name_(__attribute__((unused)) void *arg)
+
+/* What so many histograms may still grow by: on each worker they have a band for every order
+ * of magnitude that was seen, and a busy machine shows many. */
+#define FLOW_TEST_FIGURES_BYTES(histograms) \
+    ((size_t)(histograms) * ((size_t)test_workers() + 1) * HISTOGRAM_BUCKETS * sizeof(uint64_t))
 
 /* A scope of the test: its tasks stay on the worker of the one who spawns them, so that
  * one yield lets each of them run until it waits. */
