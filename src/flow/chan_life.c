@@ -438,7 +438,7 @@ static struct chan *chan_alloc(const weir_chan_spec *spec)
     if (!chan) return NULL;
     lock_init(&chan->object.stable.lock);
     chan->object.stable.shared = true;
-    (void)snprintf(chan->object.name, sizeof chan->object.name, "%s", spec->name);
+    flow_name(chan->object.name, spec->name);
     mem_hold();
     handles_begin(); /* its ends are looked up until they are dropped */
     return chan;

@@ -3,12 +3,19 @@
 
 #include <stdio.h>
 
+void flow_name(char to[FLOW_NAME_BYTES], const char *name)
+{
+    sanitize_unseen_begin(); /* whoever meets the object may print it */
+    (void)snprintf(to, FLOW_NAME_BYTES, "%s", name);
+    sanitize_unseen_end();
+}
+
 void *flow_alloc(size_t bytes, const char *name)
 {
     weir_runtime *runtime = worker_self()->runtime;
     struct flow_object *object = stable_alloc(runtime, bytes);
     if (!object) return NULL;
-    (void)snprintf(object->name, sizeof object->name, "%s", name);
+    flow_name(object->name, name);
     sanitize_forget(object);
     return object;
 }

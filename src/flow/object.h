@@ -25,6 +25,8 @@ struct flow_object {
     char name[FLOW_NAME_BYTES];
 };
 
+/* Keep a copy of a name, as much of it as fits. */
+void flow_name(char to[FLOW_NAME_BYTES], const char *name);
 /* On a worker: memory for an object of `bytes` that begins with a struct flow_object. */
 void *flow_alloc(size_t bytes, const char *name);
 /* An object that no scope owns (yet, or any more). Takes NULL. */

@@ -413,7 +413,7 @@ static void stage_init(struct pipeline *pipeline, unsigned index, const weir_sta
     stage->pipeline = pipeline;
     stage->index = index;
     stage->spec = *spec;
-    (void)snprintf(stage->name, sizeof stage->name, "%s", spec->name);
+    flow_name(stage->name, spec->name);
     stage->spec.name = stage->name;
     if (stage->spec.concurrency_max == 0) stage->spec.concurrency_max = spec->concurrency;
     if (stage->spec.queue_limit == 0) stage->spec.queue_limit = spec->queue_max;

@@ -288,7 +288,7 @@ static int pool_new(const weir_pool_spec *spec, struct worker *worker, struct po
         mem_free(pool);
         return -ENOMEM;
     }
-    (void)snprintf(pool->name, sizeof pool->name, "%s", spec->name);
+    flow_name(pool->name, spec->name);
     pool->kernel = worker->kernel;
     pool->runtime = worker->runtime;
     pool->mail.deliver = deliver_left;

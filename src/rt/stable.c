@@ -40,7 +40,9 @@ void *stable_alloc(weir_runtime *runtime, size_t bytes)
     lock_release(&runtime->memory_lock);
     if (!stable) return stable_new(runtime, size_class);
     /* Somebody late may look at the lock, never at more. */
+    sanitize_unseen_begin(); /* another task's object was here before */
     memset((char *)stable + sizeof *stable, 0, class_bytes(size_class) - sizeof *stable);
+    sanitize_unseen_end();
     return stable;
 }
 
