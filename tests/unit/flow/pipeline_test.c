@@ -436,8 +436,9 @@ FLOW_TEST(pipeline_stage_of_a_class_that_its_pool_does_not_have_is_refused)
         CHECK_OK(weir_pool_open(scope, &pool_spec, &stages[1].pool));
         stages[1].pool_class = 1;
         CHECK_INT(weir_pipeline_open(scope, &spec, &pipeline), ==, WEIR_EREFUSED);
-        CHECK_STR(weir_why(), "pipeline 'pipe': pool_class of stage 'two' is 1, which its pool does "
-                              "not have");
+        CHECK_STR(weir_why(),
+                  "pipeline 'pipe': pool_class of stage 'two' is 1, which its pool does "
+                  "not have");
         stages[1].pool_class = 0;
         CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
         CHECK_INT(weir_pipeline_call(pipeline, &(struct item){0}, NULL), ==, 0);
