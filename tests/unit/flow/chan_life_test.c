@@ -11,8 +11,8 @@ static const weir_chan_spec plain = {
 /* ---- Every order of a small script ----
  *
  * Two ends of each side, two sends, two receives and a close, in all 9! orders (the default test
- * plays some of them, spread over all). Whatever the order, an item that was accepted is received or
- * handed to the hook, once. */
+ * plays some of them, spread over all). Whatever the order, an item that was accepted is received,
+ * or handed to the hook, once. */
 
 enum step { SEND_A, SEND_B, RECV_A, RECV_B, CLOSE, DROP_TX_A, DROP_TX_B, DROP_RX_A, DROP_RX_B };
 enum { STEPS = 9 };
