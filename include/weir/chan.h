@@ -159,7 +159,8 @@ typedef struct weir_chan_figures {
     uint64_t accepted, received, rejected, dropped, unfinished;
 } weir_chan_figures;
 
-/* weir_tx_figures, weir_rx_figures - the channel's figures now. Never suspends. */
+/* weir_tx_figures, weir_rx_figures - the channel's figures now. Never suspends. Any thread if
+ * the channel says any_thread. */
 WEIR_API void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures);
 WEIR_API void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures);
 

@@ -441,6 +441,7 @@ void weir_actor_figures_of(weir_actor *handle, weir_actor_figures *ret_figures)
     struct actor *actor = look_up(handle, "weir_actor_figures_of");
     size_t waiting = 0;
 
+    flow_check_worker("weir_actor_figures_of");
     flow_lock(&actor->object);
     list_for_each(node, &actor->senders) waiting++;
     *ret_figures = (weir_actor_figures){

@@ -701,8 +701,9 @@ static size_t queue_length(const struct list *queue)
     return count;
 }
 
-static void figures(struct chan *chan, weir_chan_figures *ret_figures)
+static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_figures)
 {
+    chan_check_thread(chan, call);
     flow_lock(&chan->object);
     *ret_figures = (weir_chan_figures){
         .depth = chan->count,
@@ -721,10 +722,10 @@ static void figures(struct chan *chan, weir_chan_figures *ret_figures)
 
 void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)
 {
-    figures(chan_of_tx(tx, "weir_tx_figures"), ret_figures);
+    figures(chan_of_tx(tx, "weir_tx_figures"), "weir_tx_figures", ret_figures);
 }
 
 void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures)
 {
-    figures(chan_of_rx(rx, "weir_rx_figures"), ret_figures);
+    figures(chan_of_rx(rx, "weir_rx_figures"), "weir_rx_figures", ret_figures);
 }

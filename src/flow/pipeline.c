@@ -249,6 +249,7 @@ int weir_pipeline_stage_figures(weir_pipeline *handle, unsigned stage_index,
     struct pipeline *pipeline = look_up(handle, "weir_pipeline_stage_figures");
     const struct stage *stage;
 
+    flow_check_worker("weir_pipeline_stage_figures");
     if (stage_index >= pipeline->stage_count) {
         return refuse("pipeline '%s': there is no stage %u", pipeline->object.name, stage_index);
     }
@@ -280,6 +281,7 @@ void weir_pipeline_figures_of(weir_pipeline *handle, weir_pipeline_figures *ret_
 {
     struct pipeline *pipeline = look_up(handle, "weir_pipeline_figures_of");
 
+    flow_check_worker("weir_pipeline_figures_of");
     flow_lock(&pipeline->object);
     *ret_figures = (weir_pipeline_figures){
         .inside = pipeline->inside,

@@ -173,6 +173,7 @@ static int drop_newest(struct stage *stage, struct entry *entry, struct lost_ite
     if (entry->is_call || entry->passage) return WEIR_EOVERLOAD;
     pipeline->figures.accepted++;
     pipeline->figures.lost++;
+    meter_count(pipeline->meter.metered.meter, PIPELINE_FAILED, 1);
     flow_copy(lost->item, entry->item, pipeline->spec.item_bytes);
     describe_loss(stage, WEIR_EOVERLOAD, &lost->lost);
     return ENTER_LOST;

@@ -168,6 +168,10 @@ static void check_unclaimed(const weir_conn *conn, io_claim *claim, const char *
                "with its callback",
                conn->fd);
     }
+    if (owner == conn_select_reader) {
+        misuse("weir_conn_close: a task waits for the connection (descriptor %d) in a select",
+               conn->fd);
+    }
     misuse("weir_conn_close: task '%s' is %s the connection (descriptor %d)",
            ((const struct task *)owner)->name, doing, conn->fd);
 }

@@ -21,7 +21,7 @@ struct weir_conn {
     int fd;
     bool is_socket;
     enum weir_transport transport;
-    io_claim reader; /* a task, or conn_idle_reader */
+    io_claim reader; /* a task, or conn_idle_reader, conn_select_reader */
     io_claim writer;
     /* Of the reader. */
     bool short_read_drains; /* a read that stops short has taken all there was */

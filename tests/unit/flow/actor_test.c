@@ -190,31 +190,6 @@ struct restart_row {
     int inits;
 };
 
-FLOW_TEST(actor_that_is_stopped_does_not_wait_for_its_restart)
-{
-    weir_actor_spec spec = counting;
-    int64_t begun_ns = weir_now_ns();
-    weir_actor_figures figures;
-    weir_actor *first, *second;
-    int result;
-
-    spec.restart.backoff_ms = 15000;
-    FLOW_SCOPE(scope, &result)
-    {
-        CHECK_OK(weir_actor_open(scope, &spec, &first));
-        CHECK_OK(weir_actor_open(scope, &spec, &second));
-        CHECK_INT(ask(first, FAIL, 1), ==, WEIR_ECRASHED);
-        CHECK_INT(ask(second, FAIL, 1), ==, WEIR_ECRASHED);
-        CHECK_OK(weir_actor_cast(first, &(struct message){.verb = ADD, .amount = 1}));
-        weir_actor_stop(first, WEIR_DRAIN);
-        CHECK_OK(weir_actor_wait(first));
-        weir_actor_figures_of(first, &figures);
-        CHECK_INT(figures.handled, ==, 1);
-    } /* which dismisses the second */
-    CHECK_INT(weir_now_ns() - begun_ns, <, INT64_C(10000000000));
-    return result;
-}
-
 FLOW_TEST(actor_restart_keeps_or_resets_its_state_as_said)
 {
     static const struct restart_row rows[] = {

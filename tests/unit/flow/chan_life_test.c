@@ -11,8 +11,8 @@ static const weir_chan_spec plain = {
 /* ---- Every order of a small script ----
  *
  * Two ends of each side, two sends, two receives and a close, in all 9! orders (the default test
- * plays some of them, spread over all). Whatever the order, an item that was accepted is received or
- * handed to the hook, once. */
+ * plays some of them, spread over all). Whatever the order, an item that was accepted is received,
+ * or handed to the hook, once. */
 
 enum step { SEND_A, SEND_B, RECV_A, RECV_B, CLOSE, DROP_TX_A, DROP_TX_B, DROP_RX_A, DROP_RX_B };
 enum { STEPS = 9 };
@@ -527,6 +527,19 @@ static void done_on_a_thread(weir_scope *scope, weir_tx *tx, weir_rx *rx)
     on_thread(done_fn, rx);
 }
 
+static void *look_at_figures(void *arg)
+{
+    weir_chan_figures figures;
+    weir_rx_figures(arg, &figures);
+    return NULL;
+}
+
+static void look_on_a_thread(weir_scope *scope, weir_tx *tx, weir_rx *rx)
+{
+    (void)scope, (void)tx;
+    on_thread(look_at_figures, rx);
+}
+
 static const struct misuse misuses[] = {
     {"weir_tx_drop: the sending end is closed, or was given up, or its scope has ended",
      drop_twice},
@@ -539,6 +552,7 @@ static const struct misuse misuses[] = {
      drop_on_a_thread},
     {"weir_tx_close: called on a thread that is not the runtime's", close_on_a_thread},
     {"weir_rx_done: called on a thread that is not the runtime's", done_on_a_thread},
+    {"weir_rx_figures: called on a thread that is not the runtime's", look_on_a_thread},
 };
 
 static const struct misuse *misused;

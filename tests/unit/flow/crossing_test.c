@@ -472,3 +472,41 @@ FLOW_TEST(an_actor_that_is_closed_at_any_moment_ends_as_cancelled_or_with_its_ow
     }
     return result;
 }
+
+/* ---- An actor that is stopped before it starts again ---- */
+
+static int fail_if_told(void *state, const void *message, void *reply, void *keep_arg)
+{
+    (void)state, (void)reply, (void)keep_arg;
+    return *(const int *)message;
+}
+
+FLOW_TEST(actor_that_is_stopped_does_not_wait_for_its_restart)
+{
+    weir_actor_spec spec = {.name = "a",
+                            .mailbox_max = 1,
+                            .overflow = WEIR_WAIT,
+                            .on_restart = WEIR_RESTART_KEEP,
+                            .restart = {.max_restarts = 3, .window_ms = 60000, .backoff_ms = 15000},
+                            .on_message = fail_if_told,
+                            .message_bytes = sizeof(int)};
+    int64_t begun_ns = weir_now_ns();
+    weir_actor_figures figures;
+    weir_actor *first, *second;
+    int result;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_actor_open(scope, &spec, &first));
+        CHECK_OK(weir_actor_open(scope, &spec, &second));
+        CHECK_INT(weir_actor_call(first, &(int){-EIO}, NULL), ==, WEIR_ECRASHED);
+        CHECK_INT(weir_actor_call(second, &(int){-EIO}, NULL), ==, WEIR_ECRASHED);
+        CHECK_OK(weir_actor_cast(first, &(int){0}));
+        weir_actor_stop(first, WEIR_DRAIN);
+        CHECK_OK(weir_actor_wait(first));
+        weir_actor_figures_of(first, &figures);
+        CHECK_INT(figures.handled, ==, 1);
+    } /* which dismisses the second */
+    CHECK_INT(weir_now_ns() - begun_ns, <, INT64_C(10000000000));
+    return result;
+}

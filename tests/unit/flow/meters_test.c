@@ -495,3 +495,35 @@ FLOW_TEST(a_pipeline_measures_its_stages_and_itself)
     CHECK_INT(value_of(&pipeline_meter_kind, "line", NULL, PIPELINE_FINISHED), ==, 20);
     return result;
 }
+
+FLOW_TEST(a_pipeline_counts_what_its_first_stage_drops)
+{
+    static const enum weir_overflow drops[] = {WEIR_DROP_NEWEST, WEIR_DROP_OLDEST};
+    int result, item = 1;
+
+    for (int i = 0; i < 2; i++) {
+        weir_stage_spec stages[] = {{.name = "only",
+                                     .fn = pass_through,
+                                     .concurrency = 1,
+                                     .queue_max = 1,
+                                     .overflow = drops[i],
+                                     .timeout_ms = 1000,
+                                     .on_failure = WEIR_STAGE_FAIL}};
+        weir_pipeline_spec spec = {.name = i ? "oldest" : "newest",
+                                   .item_bytes = sizeof(int),
+                                   .budget_ms = 2000,
+                                   .stages = stages,
+                                   .stage_count = 1,
+                                   .on_lost = note_lost};
+        weir_pipeline *pipeline;
+        FLOW_SCOPE(scope, &result)
+        {
+            CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+            for (int k = 0; k < 4; k++) CHECK_OK(weir_pipeline_send(pipeline, &item));
+        }
+        CHECK_OK(result);
+        CHECK_INT(value_of(&pipeline_meter_kind, spec.name, NULL, PIPELINE_FAILED), ==, 3);
+        CHECK_INT(value_of(&pipeline_meter_kind, spec.name, NULL, PIPELINE_FINISHED), ==, 1);
+    }
+    return 0;
+}

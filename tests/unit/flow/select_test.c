@@ -97,6 +97,39 @@ FLOW_TEST(select_does_each_kind_of_case)
     return result;
 }
 
+static int watch_conn(void *arg)
+{
+    weir_case cases[] = {WEIR_CASE_READABLE(*(weir_conn **)arg)};
+    return weir_select(cases, 1, WEIR_FAIR);
+}
+
+static int close_watched(void *arg)
+{
+    weir_conn *reader, *writer;
+    int result;
+
+    (void)arg;
+    CHECK_OK(weir_pipe(&reader, &writer));
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_spawn(scope, watch_conn, &reader, sizeof reader));
+        CHECK_OK(weir_yield());
+        weir_conn_close(reader);
+    }
+    return result;
+}
+
+static void close_watched_child(void *arg)
+{
+    (void)arg;
+    (void)flow_test_run(close_watched);
+}
+
+TEST(closing_a_connection_that_a_select_watches_aborts_with_a_sentence)
+{
+    CHECK_ABORTS(close_watched_child, NULL, "weir_conn_close: a task waits for the connection");
+}
+
 FLOW_TEST(select_is_fair_between_ready_cases_and_in_order_when_told)
 {
     enum { CASES = 4, ROUNDS = 4000 };
