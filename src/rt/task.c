@@ -149,7 +149,7 @@ int task_enter_slow(struct task *self, enum task_entry entry)
     }
     error = task_interrupted(self, entry == ENTER_TAKE_WORK);
     if (error < 0) return error;
-    if (entry != ENTER_PLAIN && self->top->deadline_ns == INT64_MAX && !self->top->no_deadline) {
+    if (entry != ENTER_PLAIN && !task_wait_is_bounded(self)) {
         return refuse_as(
             WEIR_ENODEADLINE,
             "task '%s': this wait has no deadline: put it inside WEIR_DEADLINE(ms), or "

@@ -215,11 +215,18 @@ enum task_entry {
     ENTER_TAKE_WORK, /* likewise, and a stop refuses it */
 };
 
+/* May a wait begin here: does it end some time, or has somebody said that it need not? */
+static inline bool task_wait_is_bounded(const struct task *self)
+{
+    return self->top->deadline_ns != INT64_MAX || self->top->no_deadline;
+}
+
 /* Every suspending call begins with this: 0, or the error with which it fails. */
 int task_enter_slow(struct task *self, enum task_entry entry);
 static inline int task_enter(struct task *self, enum task_entry entry)
 {
-    if (__builtin_expect(self->attention == 0 && entry == ENTER_PLAIN && self->budget > 0, 1)) {
+    if (__builtin_expect(self->attention == 0 && self->budget > 0, 1) &&
+        (entry == ENTER_PLAIN || task_wait_is_bounded(self))) {
         self->budget--;
         return 0;
     }
