@@ -41,7 +41,10 @@ static inline struct task *run_queue_pop(struct run_queue *queue)
 
 enum {
     READY_RING = 1024, /* a power of two */
-    READY_AHEAD = 4,   /* the task so many places ahead is fetched */
+    READY_AHEAD = 4,   /* the task so many places ahead is fetched, ... */
+    READY_LINES = 2,   /* ... with so much of its stack; ... */
+    /* ... and so much if it may come back from a wait, through the frames of a few calls. */
+    READY_LINES_DEEP = 6,
 };
 
 struct ready_queue {
@@ -71,15 +74,15 @@ static inline void ready_push(struct ready_queue *queue, struct task *task)
 }
 
 /* Before the next task is taken. */
-static inline void ready_fetch_ahead(const struct ready_queue *queue)
+static inline __attribute__((always_inline)) void ready_fetch_ahead(const struct ready_queue *queue,
+                                                                    unsigned lines)
 {
     /* Maybe of a task that has run long ago, or of none: harmless, and cheaper than to
      * ask. As an integer, for there is no arithmetic on NULL. */
     unsigned place = (queue->head + READY_AHEAD) % READY_RING;
     uintptr_t stack = (uintptr_t)queue->stacks[place];
     __builtin_prefetch(queue->tasks[place]);
-    __builtin_prefetch((const void *)stack);
-    __builtin_prefetch((const void *)(stack + 64));
+    for (unsigned i = 0; i < lines; i++) __builtin_prefetch((const void *)(stack + i * 64));
 }
 
 /* A place of the ring has become free: the first task of the list gets it. The one
@@ -96,7 +99,7 @@ static inline struct task *ready_pop(struct ready_queue *queue)
     struct task *task;
 
     if (queue->count == 0) return NULL;
-    ready_fetch_ahead(queue);
+    ready_fetch_ahead(queue, READY_LINES_DEEP);
     task = queue->tasks[queue->head++ % READY_RING];
     if (__builtin_expect(queue->count-- > READY_RING, 0)) ready_refill(queue);
     return task;

@@ -322,7 +322,7 @@ static inline __attribute__((always_inline)) bool yield_plain(struct worker *wor
     if (__builtin_expect(next->state != TASK_READY, 0)) return false;
     task_step_state(next, TASK_READY, TASK_RUNNING);
     task_step_state(self, TASK_RUNNING, TASK_READY);
-    ready_fetch_ahead(queue);
+    ready_fetch_ahead(queue, READY_LINES);
     ready_put(queue, place + count, self, switch_sp());
     queue->head = place + 1;
     next->budget = TASK_BUDGET;
