@@ -64,9 +64,10 @@ static void discard_queued(struct pool *pool)
                 struct pool_job *job = container_of(node, struct pool_job, node);
                 pool_remove(pool, job);
                 class->removed++;
-                job->state = JOB_DONE;
                 job->result = WEIR_ECLOSED;
-                mail_post(job->worker, &job->mail);
+                job->begun_ns = 0;
+                job->ended_ns = 0;
+                if (pool_give_back(pool, job)) mail_post(job->desk->worker, &job->desk->mail);
             }
         }
     }
@@ -110,7 +111,7 @@ static void begin_close(struct worker *worker, struct pool *pool)
     lock_acquire(&pool->lock);
     pool->closing = true;
     if (pool->on_close == WEIR_DISCARD) discard_queued(pool);
-    if (pool->queued > 0) (void)pool_want_thread(pool);
+    pool_want_threads(pool);
     if (pool->thread_count == 0) discard_queued(pool); /* nobody can do them */
     pool_wake_all(pool);
     over = pool->thread_count == 0;
@@ -146,8 +147,8 @@ static void pool_describe(const struct belonging *belonging, char *text, size_t 
     const struct pool *pool = (const struct pool *)(const void *)((const char *)belonging -
                                                                   offsetof(struct pool, belonging));
     (void)snprintf(text, bytes, "'%s', %d of %d threads, %zu queued, %d run, %zu orphans",
-                   pool->name, pool->thread_count, pool->threads_max, pool->queued, pool->busy,
-                   pool->orphan_count);
+                   pool->name, pool->thread_count, pool->threads_max, atom_load(&pool->queued),
+                   pool->busy, pool->orphan_count);
 }
 
 /* The first row is the pool, the others are its classes. */
@@ -196,7 +197,7 @@ static bool pool_boundary(struct belonging *belonging, unsigned row, struct boun
     if (!boundary_hold(&pool->lock.mutex, true)) return true;
     boundary_figure(ret_boundary, "threads", (uint64_t)pool->thread_count);
     boundary_figure(ret_boundary, "running", (uint64_t)pool->busy);
-    boundary_figure(ret_boundary, "depth", pool->queued);
+    boundary_figure(ret_boundary, "depth", atom_load(&pool->queued));
     boundary_figure(ret_boundary, "orphans", pool->orphan_count);
     boundary_let_go(&pool->lock.mutex, true);
     return true;
@@ -276,52 +277,86 @@ static int check_spec(const weir_pool_spec *spec)
     return check_classes(spec);
 }
 
-static int pool_new(const weir_pool_spec *spec, struct worker *worker, struct pool **ret_pool)
+static void primitives_init(struct pool *pool)
 {
-    int limit = spec->threads_limit ? spec->threads_limit : spec->threads_max;
-    struct pool *pool = mem_alloc_zeroed(sizeof *pool);
     pthread_condattr_t attributes;
+    pthread_mutexattr_t kind;
 
-    if (!pool) return -ENOMEM;
-    pool->threads = mem_alloc_zeroed((size_t)limit * sizeof *pool->threads);
-    if (!pool->threads) {
-        mem_free(pool);
-        return -ENOMEM;
-    }
-    flow_name(pool->name, spec->name);
-    pool->kernel = worker->kernel;
-    pool->runtime = worker->runtime;
-    pool->mail.deliver = deliver_left;
-    timer_init(&pool->close_timer, close_time_over);
-    lock_init(&pool->lock);
     sanitize_unordered_begin();
+    (void)pthread_mutexattr_init(&kind);
+#if defined(PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP)
+    /* It is held for a few instructions: a short look is cheaper than two system calls. */
+    if (pool->spin) (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    (void)pthread_mutex_init(&pool->lock.mutex, &kind);
+    (void)pthread_mutexattr_destroy(&kind);
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&pool->work, &attributes);
     (void)pthread_condattr_destroy(&attributes);
     sanitize_unordered_end();
+}
+
+static void classes_init(struct pool *pool, const weir_pool_spec *spec)
+{
     pool->class_count = spec->class_count;
     for (size_t i = 0; i < spec->class_count; i++) {
         struct pool_class *class = &pool->classes[i];
         class->pool = pool;
         class->spec = spec->classes[i];
-        if (class->spec.running_max == 0) class->spec.running_max = limit;
+        if (class->spec.running_max == 0) class->spec.running_max = pool->threads_limit;
         list_init(&class->queue);
         list_init(&class->waiting);
     }
+}
+
+/* Without what it needs. Lines of it belong to one core each, so it begins with one. */
+static struct pool *pool_alloc(size_t threads, size_t desks)
+{
+    size_t desk_bytes = desks * sizeof(struct pool_desk);
+    size_t thread_bytes = threads * sizeof(struct pool_thread);
+    char *memory =
+        mem_alloc_zeroed(sizeof(struct pool) + desk_bytes + thread_bytes + POOL_CACHE_LINE - 1);
+    struct pool *pool;
+
+    if (!memory) return NULL;
+    pool = (struct pool *)(void *)(((uintptr_t)memory + POOL_CACHE_LINE - 1) &
+                                   ~(uintptr_t)(POOL_CACHE_LINE - 1));
+    pool->memory = memory;
+    pool->desks = (struct pool_desk *)(void *)(pool + 1);
+    pool->threads = (struct pool_thread *)(void *)(pool->desks + desks);
+    return pool;
+}
+
+static struct pool *pool_new(const weir_pool_spec *spec, struct worker *worker)
+{
+    int limit = spec->threads_limit ? spec->threads_limit : spec->threads_max;
+    weir_runtime *runtime = worker->runtime;
+    struct pool *pool = pool_alloc((size_t)limit, runtime->worker_count);
+
+    if (!pool) return NULL;
+    flow_name(pool->name, spec->name);
+    pool->kernel = worker->kernel;
+    pool->runtime = runtime;
+    pool->mail.deliver = deliver_left;
+    timer_init(&pool->close_timer, close_time_over);
+    pool->spin = runtime->spin && runtime->cores > 1;
+    pool->threads_limit = limit;
+    primitives_init(pool);
+    classes_init(pool, spec);
     pool->overflow = spec->overflow;
     pool->on_close = spec->on_close;
     pool->threads_min = spec->threads_min;
     pool->threads_max = spec->threads_max;
-    pool->threads_limit = limit;
     pool->idle_ms = spec->idle_ms ? spec->idle_ms : WEIR_POOL_IDLE_MS_DEFAULT;
     pool->cancel_ms = spec->cancel_ms;
     pool->close_ms = spec->close_ms ? spec->close_ms : WEIR_POOL_CLOSE_MS_DEFAULT;
-    list_init(&pool->running);
-    list_init(&pool->orphans);
+    pool->desk_count = runtime->worker_count;
+    for (unsigned i = 0; i < pool->desk_count; i++) {
+        pool_desk_init(&pool->desks[i], pool, &runtime->workers[i]);
+    }
     mem_hold();
-    *ret_pool = pool;
-    return 0;
+    return pool;
 }
 
 int weir_pool_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pool_spec *given,
@@ -337,8 +372,8 @@ int weir_pool_open_sized(weir_scope *scope, size_t spec_bytes, const weir_pool_s
     spec_copy(&spec, sizeof spec, given, spec_bytes);
     r = check_spec(&spec);
     if (r < 0) return r;
-    r = pool_new(&spec, worker, &pool);
-    if (r < 0) return r;
+    pool = pool_new(&spec, worker);
+    if (!pool) return -ENOMEM;
     r = handle_open(HANDLE_POOL, pool, &pool->handle);
     if (r < 0) goto fail_free;
     r = scope_own(scope, worker, &pool->belonging, &pool_kind);
@@ -370,202 +405,6 @@ void weir_pool_close(weir_pool *take_pool)
     scope_unlock(scope);
 }
 
-/* ---- Running a job ---- */
-
-static void deliver_done(struct worker *worker, struct mail *mail)
-{
-    struct pool_job *job = container_of(mail, struct pool_job, mail);
-    timer_disarm(worker, &job->grace);
-    sanitize_acquire(job);
-    task_wake(job->caller, 0);
-}
-
-/* The caller goes on, the job runs on. The lock is held. */
-static void become_orphan(struct pool *pool, struct pool_job *job)
-{
-    job->state = JOB_ORPHAN;
-    job->caller = NULL;
-    list_remove(&job->node);
-    list_add_tail(&pool->orphans, &job->node);
-    pool->orphan_count++;
-    pool->classes[job->class_index].orphaned++;
-    pool->callers--;
-}
-
-/* A cancelled caller has waited long enough for its job. */
-static void grace_over(struct worker *worker, struct timer *timer)
-{
-    struct pool_job *job = container_of(timer, struct pool_job, grace);
-    struct pool *pool = job->pool;
-    struct task *caller = job->caller;
-    bool orphan;
-
-    (void)worker;
-    lock_acquire(&pool->lock);
-    orphan = job->state == JOB_RUNNING;
-    if (orphan) become_orphan(pool, job);
-    lock_release(&pool->lock);
-    if (orphan) task_wake(caller, task_interruption(caller, false));
-}
-
-/* True: the caller goes on; the job was removed, or has become an orphan. */
-static bool job_abort(struct task *task, void *object)
-{
-    struct pool_job *job = object;
-    struct pool *pool = job->pool;
-    bool leaves = false;
-
-    lock_acquire(&pool->lock);
-    switch (job->state) {
-    case JOB_WAITING:
-    case JOB_QUEUED:
-        pool_remove(pool, job);
-        pool->classes[job->class_index].removed++;
-        pool_job_free_locked(pool, job);
-        pool->callers--; /* not the last use: the pool has jobs queued, so it is not gone */
-        leaves = true;
-        break;
-    case JOB_RUNNING:
-        atom_store_release(&job->told, true);
-        if (pool->cancel_ms == 0) {
-            become_orphan(pool, job);
-            leaves = true;
-        } else if (!wheel_timer_armed(&job->grace.wheel)) {
-            struct worker *worker = atom_load(&task->home);
-            timer_arm(worker, &job->grace, time_after_ms(worker->now_ns, pool->cancel_ms));
-        }
-        break;
-    case JOB_DONE:
-    case JOB_ORPHAN: break;
-    }
-    lock_release(&pool->lock);
-    return leaves;
-}
-
-static void job_describe(const void *object, char *text, size_t bytes)
-{
-    const struct pool_job *job = object;
-    (void)snprintf(text, bytes, "'%s', class '%s'", job->pool->name,
-                   job->pool->classes[job->class_index].spec.name);
-}
-
-static const struct wait_kind wait_job = {
-    .name = "pool", .abort = job_abort, .describe = job_describe};
-
-static struct pool_job *job_new(struct pool *pool, size_t bytes)
-{
-    struct pool_job *job = NULL;
-
-    if (bytes <= POOL_INLINE_BYTES) {
-        lock_acquire(&pool->lock);
-        job = pool->free_jobs;
-        if (job) {
-            pool->free_jobs = (struct pool_job *)(void *)job->node.next;
-            pool->free_job_count--;
-        }
-        lock_release(&pool->lock);
-    }
-    if (!job) job = mem_alloc(sizeof *job + (bytes > POOL_INLINE_BYTES ? bytes : 0));
-    if (!job) return NULL;
-    job->data = bytes > POOL_INLINE_BYTES ? (void *)(job + 1) : job->inline_data;
-    return job;
-}
-
-/* The lock is held. */
-static int submit(struct pool *pool, struct pool_job *job)
-{
-    struct pool_class *class = &pool->classes[job->class_index];
-    int r;
-
-    if (pool->closing) return WEIR_ECLOSED;
-    if (class->queued >= class->spec.queue_max) {
-        if (pool->overflow == WEIR_REJECT) {
-            class->rejected++;
-            return WEIR_EOVERLOAD;
-        }
-        job->state = JOB_WAITING;
-        list_add_tail(&class->waiting, &job->node);
-        return 0;
-    }
-    pool_enqueue(pool, job);
-    r = pool_want_thread(pool);
-    if (r < 0) pool_remove(pool, job);
-    return r;
-}
-
-static int check_run(const struct pool *pool, unsigned class_index, weir_pool_fn fn,
-                     const void *data, size_t bytes)
-{
-    if (class_index >= pool->class_count) {
-        return refuse("pool '%s': there is no class %u", pool->name, class_index);
-    }
-    if (!fn) return refuse("pool '%s': fn is NULL", pool->name);
-    if (bytes > WEIR_POOL_DATA_BYTES_MAX || (bytes > 0 && !data)) {
-        return refuse("pool '%s': %zu bytes of data, at most %d, not NULL", pool->name, bytes,
-                      WEIR_POOL_DATA_BYTES_MAX);
-    }
-    return 0;
-}
-
-int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void *data,
-                  size_t bytes)
-{
-    struct pool *pool = look_up(handle, "weir_pool_run");
-    struct worker *worker = worker_self();
-    struct task *self = task_self();
-    struct pool_job *job;
-    struct meter *meter;
-    bool over;
-    int r;
-
-    if (!self) return refuse_no_task("weir_pool_run");
-    r = check_run(pool, class_index, fn, data, bytes);
-    if (r < 0) return r;
-    meter = pool->classes[class_index].metered.meter;
-    r = task_enter(self, ENTER_PLAIN);
-    if (r < 0) return r;
-    if (!flow_names(handle, HANDLE_POOL, pool)) return WEIR_ECLOSED; /* it has yielded */
-    job = job_new(pool, bytes);
-    if (!job) return -ENOMEM;
-    job->pool = pool;
-    job->class_index = class_index;
-    atom_store(&job->told, false);
-    job->fn = fn;
-    job->caller = self;
-    job->worker = worker;
-    job->mail.deliver = deliver_done;
-    timer_init(&job->grace, grace_over);
-    job->queued_ns = worker->kernel->now_ns(worker->kernel);
-    job->bytes = bytes;
-    list_init(&job->node);
-    sanitize_unseen_begin();
-    if (bytes > 0) memcpy(job->data, data, bytes);
-    sanitize_unseen_end();
-    sanitize_release(job);
-    lock_acquire(&pool->lock);
-    r = submit(pool, job);
-    if (r < 0) {
-        pool_job_free_locked(pool, job);
-    } else {
-        pool->callers++;
-    }
-    lock_release(&pool->lock);
-    if (r < 0) return r;
-    r = task_park(self, &wait_job, job);
-    if (r < 0) return meter_interrupted(meter, POOL_TIMEOUTS, r); /* the job is not ours now */
-    r = job->result;
-    sanitize_unseen_begin();
-    if (bytes > 0) memcpy(data, job->data, bytes);
-    sanitize_unseen_end();
-    lock_acquire(&pool->lock);
-    pool_job_free_locked(pool, job);
-    pool->callers--;
-    over = pool_is_over(pool);
-    lock_release(&pool->lock);
-    if (over) pool_free(pool); /* its scope has ended while we were on our way back */
-    return r;
-}
-
 /* ---- Changing and looking ---- */
 
 int weir_pool_resize(weir_pool *handle, int threads_max)
@@ -579,12 +418,7 @@ int weir_pool_resize(weir_pool *handle, int threads_max)
     }
     lock_acquire(&pool->lock);
     pool->threads_max = threads_max;
-    while (pool->thread_count < pool->threads_max &&
-           (size_t)pool->thread_count < (size_t)pool->busy + pool->queued) {
-        int before = pool->thread_count;
-        (void)pool_want_thread(pool);
-        if (pool->thread_count == before) break;
-    }
+    pool_want_threads(pool);
     pool_wake_all(pool); /* those that are too many end */
     lock_release(&pool->lock);
     return 0;

@@ -8,8 +8,14 @@
 #include "rt/mem.h"
 #include "rt/task.h"
 
-enum { STRIDE = 1000000, FREE_JOBS_MAX = 256 };
+enum {
+    STRIDE = 1000000,
+    LOOK_ROUNDS = 400,     /* about 10 µs */
+    LOOK_FAILURES_MAX = 4, /* looks in vain in a row before a thread stops trying */
+};
 #define NS_PER_S INT64_C(1000000000)
+#define WAKE_WORTH_NS INT64_C(50000) /* a thread that is woken runs about then */
+#define RUN_NS_MAX INT64_C(100000)   /* longer jobs count as this: they are not waited for */
 
 /* The job that the calling thread runs. */
 static _Thread_local struct pool_job *current_job;
@@ -31,7 +37,7 @@ void pool_enqueue(struct pool *pool, struct pool_job *job)
     /* A class that had nothing to do has saved up nothing. */
     if (class->queued == 0 && class->pass < pool->pass) class->pass = pool->pass;
     if (++class->queued > class->queued_max) class->queued_max = class->queued;
-    pool->queued++;
+    atom_store(&pool->queued, atom_load(&pool->queued) + 1);
 }
 
 /* There is room in the queue: the job that has waited for it longest takes it. */
@@ -43,7 +49,7 @@ static void refill(struct pool *pool, struct pool_class *class)
     if (!node) return;
     pool_enqueue(pool, container_of(node, struct pool_job, node));
     /* Nobody was asked to do it yet. There is a thread, so that this cannot fail. */
-    (void)pool_want_thread(pool);
+    if (pool_want_thread(pool, false) > 0) pool_signal(pool);
 }
 
 void pool_remove(struct pool *pool, struct pool_job *job)
@@ -53,7 +59,7 @@ void pool_remove(struct pool *pool, struct pool_job *job)
     list_remove(&job->node);
     if (job->state != JOB_QUEUED) return;
     class->queued--;
-    pool->queued--;
+    atom_store(&pool->queued, atom_load(&pool->queued) - 1);
     refill(pool, class);
 }
 
@@ -76,92 +82,151 @@ static struct pool_job *next_job(struct pool *pool)
     return job;
 }
 
-/* ---- Memory of jobs ---- */
-
-void pool_job_free_locked(struct pool *pool, struct pool_job *job)
-{
-    /* In strict mode a job's memory is its own, not its predecessor's. */
-    bool keep = !WEIR_TSAN_STRICT && pool->free_job_count < FREE_JOBS_MAX;
-
-    if (job->data != job->inline_data || !keep) {
-        mem_free(job);
-        return;
-    }
-    job->node.next = (struct list *)(void *)pool->free_jobs;
-    pool->free_jobs = job;
-    pool->free_job_count++;
-}
-
 void pool_free(struct pool *pool)
 {
-    while (pool->free_jobs) {
-        struct pool_job *job = pool->free_jobs;
-        pool->free_jobs = (struct pool_job *)(void *)job->node.next;
-        mem_free(job);
-    }
+    for (unsigned i = 0; i < pool->desk_count; i++) pool_desk_deinit(&pool->desks[i]);
     sanitize_unordered_begin();
     (void)pthread_cond_destroy(&pool->work);
     sanitize_unordered_end();
     lock_deinit(&pool->lock);
-    mem_free(pool->threads);
-    mem_free(pool);
+    mem_free(pool->memory);
     mem_unhold();
+}
+
+/* ---- Waking ----
+ * A thread sleeps until it is given one of the `wakes`, and is counted as sleeping until one
+ * is given to it, not until it runs: so that nobody wakes it twice. What happens in libc
+ * orders nothing, see rt/sanitize.h. The lock is held. */
+
+/* pool_signal is next. */
+static void wake_one(struct pool *pool)
+{
+    pool->sleeping--;
+    pool->coming++;
+    pool->wakes++;
+}
+
+void pool_signal(struct pool *pool)
+{
+    sanitize_unordered_begin();
+    (void)pthread_cond_signal(&pool->work);
+    sanitize_unordered_end();
+}
+
+void pool_wake_all(struct pool *pool)
+{
+    if (pool->sleeping == 0) return;
+    pool->wakes += (unsigned)pool->sleeping;
+    pool->coming += pool->sleeping;
+    pool->sleeping = 0;
+    sanitize_unordered_begin();
+    (void)pthread_cond_broadcast(&pool->work);
+    sanitize_unordered_end();
+}
+
+/* False: nobody woke it for so long that it is not needed. */
+static bool sleep_until_woken(struct pool *pool)
+{
+    /* The real clock, whatever clock the runtime runs on: threads really wait. */
+    int64_t until_ns = time_after_ms(kernel_epoll.now_ns(&kernel_epoll), pool->idle_ms);
+    struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    int r = 0;
+
+    pool->sleeping++;
+    sanitize_unordered_begin();
+    while (pool->wakes == 0 && r != ETIMEDOUT) {
+        r = pthread_cond_timedwait(&pool->work, &pool->lock.mutex, &until);
+    }
+    sanitize_unordered_end();
+    if (pool->wakes == 0) {
+        pool->sleeping--;
+        return false;
+    }
+    pool->wakes--;
+    pool->coming--;
+    return true;
 }
 
 /* ---- Running ---- */
 
-/* A job begins, or has ended. The lock is held. The meters are the runtime's, which a stuck
- * thread may outlive: not so as long as the scope has not let the pool go. */
-static void measure_wait(const struct pool *pool, struct pool_job *job)
+/* What a thread remembers from one job to the next. */
+struct shift {
+    struct pool_desk *to_tell; /* that there are done jobs, or NULL */
+    int64_t ended_ns;          /* when its last job did, if it went on at once; else 0 */
+    bool looked;               /* for work, after its last one */
+    unsigned failures;         /* to find any, in a row */
+};
+
+/* Without the lock: this may wake a worker, which wants it. The desk's callers are inside
+ * until they are told, so it is still there. */
+static void tell(struct shift *shift)
+{
+    struct pool_desk *desk = shift->to_tell;
+
+    shift->to_tell = NULL;
+    if (desk) mail_post(desk->worker, &desk->mail);
+}
+
+/* The caller of the job has gone on long ago: nobody else measures it. The meters are the
+ * runtime's, which a stuck thread may outlive: not so while the scope has not let the pool
+ * go. The lock is held. */
+static void end_orphan(struct pool *pool, struct pool_job *job)
 {
     struct meter *meter = pool->classes[job->class_index].metered.meter;
 
-    job->begun_ns = 0;
-    if (!meter || pool->gone) return;
-    job->begun_ns = pool->kernel->now_ns(pool->kernel);
-    meter_observe(meter, POOL_WAIT, job->begun_ns - job->queued_ns);
+    if (meter && !pool->gone) {
+        meter_observe(meter, POOL_WAIT, job->begun_ns - job->queued_ns);
+        meter_observe(meter, POOL_RUN, job->ended_ns - job->begun_ns);
+    }
+    pool->orphan_count--;
+    mem_free(job);
 }
 
-static void measure_run(const struct pool *pool, const struct pool_job *job)
+/* How long jobs take, lately. The lock is held. */
+static void note_run(struct pool *pool, int64_t run_ns)
 {
-    if (job->begun_ns == 0 || pool->gone) return;
-    meter_observe(pool->classes[job->class_index].metered.meter, POOL_RUN,
-                  pool->kernel->now_ns(pool->kernel) - job->begun_ns);
+    if (run_ns > RUN_NS_MAX) run_ns = RUN_NS_MAX;
+    pool->run_ns += (run_ns - pool->run_ns) / 8;
 }
 
 /* The lock is held on entry and on return. */
-static void run(struct pool *pool, struct pool_job *job) LOCK_UNCHECKED;
-static void run(struct pool *pool, struct pool_job *job)
+static void run(struct pool *pool, struct pool_job *job, struct shift *shift) LOCK_UNCHECKED;
+static void run(struct pool *pool, struct pool_job *job, struct shift *shift)
 {
     struct pool_class *class = &pool->classes[job->class_index];
+    struct pool_desk *desk;
+    int64_t begun_ns;
 
     job->state = JOB_RUNNING;
-    list_add_tail(&pool->running, &job->node);
     class->running++;
     pool->busy++;
-    measure_wait(pool, job);
     lock_release(&pool->lock);
+    tell(shift);
 
+    /* The end of one job is the beginning of the next: the clock is asked once for both. */
+    begun_ns = shift->ended_ns ? shift->ended_ns : pool->kernel->now_ns(pool->kernel);
+    if (begun_ns < job->queued_ns) begun_ns = job->queued_ns;
+    job->begun_ns = begun_ns;
     sanitize_acquire(job);
     current_job = job;
     job->result = job->fn(job->data);
     current_job = NULL;
     sanitize_release(job);
+    shift->ended_ns = pool->kernel->now_ns(pool->kernel);
+    job->ended_ns = shift->ended_ns;
+    shift->looked = false;
 
     lock_acquire(&pool->lock);
-    list_remove(&job->node);
     class->running--;
     class->finished++;
     pool->busy--;
-    measure_run(pool, job);
+    note_run(pool, shift->ended_ns - begun_ns);
     if (job->state == JOB_ORPHAN) {
-        pool->orphan_count--;
-        pool_job_free_locked(pool, job);
-    } else {
-        /* After the post the job is its caller's. */
-        job->state = JOB_DONE;
-        mail_post(job->worker, &job->mail);
+        end_orphan(pool, job);
+        return;
     }
+    desk = job->desk;
+    if (pool_give_back(pool, job)) shift->to_tell = desk;
 }
 
 static bool has_work(const struct pool *pool)
@@ -173,20 +238,38 @@ static bool has_work(const struct pool *pool)
     return false;
 }
 
-/* Wait for work. False: there was none for so long that the thread is not needed. */
-static bool wait_for_work(struct pool *pool)
+/* Waking a thread costs a hundred times what a short look around does; but one that keeps
+ * finding nothing stops looking. One looks at a time, and once before it sleeps. The lock is
+ * held on entry and on return; true: it was let go meanwhile, so all has to be seen anew. */
+static bool look_around(struct pool *pool, struct shift *shift) LOCK_UNCHECKED;
+static bool look_around(struct pool *pool, struct shift *shift)
 {
-    /* The real clock, whatever clock the runtime runs on: threads really wait. */
-    int64_t until_ns = time_after_ms(kernel_epoll.now_ns(&kernel_epoll), pool->idle_ms);
-    struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-    int r;
+    bool found = false;
 
-    pool->idle_count++;
-    sanitize_unordered_begin();
-    r = pthread_cond_timedwait(&pool->work, &pool->lock.mutex, &until);
-    sanitize_unordered_end();
-    pool->idle_count--;
-    return r != ETIMEDOUT;
+    if (!pool->spin || shift->looked || pool->looking > 0 || atom_load(&pool->queued) > 0 ||
+        shift->failures >= LOOK_FAILURES_MAX) {
+        return false;
+    }
+    pool->looking++;
+    lock_release(&pool->lock);
+    for (int i = 0; i < LOOK_ROUNDS && !found; i++) {
+        found = atom_load(&pool->queued) > 0;
+        if (!found) atom_pause();
+    }
+    lock_acquire(&pool->lock);
+    pool->looking--;
+    shift->looked = true;
+    shift->failures = found ? 0 : shift->failures + 1;
+    return true;
+}
+
+/* Wait for work. False: there was none for so long that the thread is not needed. */
+static bool wait_for_work(struct pool *pool, struct shift *shift)
+{
+    shift->ended_ns = 0;
+    if (look_around(pool, shift)) return true;
+    shift->looked = false;
+    return sleep_until_woken(pool);
 }
 
 static bool too_many(const struct pool *pool)
@@ -198,17 +281,26 @@ static void *thread_main(void *arg)
 {
     struct pool_thread *self = arg;
     struct pool *pool = self->pool;
+    struct shift shift = {0};
     bool frees;
 
     lock_acquire(&pool->lock);
+    pool->coming--;
     for (;;) {
         struct pool_job *job = too_many(pool) ? NULL : next_job(pool);
         if (job) {
-            run(pool, job);
+            run(pool, job, &shift);
             continue;
         }
-        if (too_many(pool) || (pool->closing && pool->queued == 0)) break;
-        if (!wait_for_work(pool) && pool->thread_count > pool->threads_min && !has_work(pool))
+        if (shift.to_tell) {
+            lock_release(&pool->lock);
+            tell(&shift);
+            lock_acquire(&pool->lock);
+            continue; /* what was seen may have changed */
+        }
+        if (too_many(pool) || (pool->closing && atom_load(&pool->queued) == 0)) break;
+        if (!wait_for_work(pool, &shift) && pool->thread_count > pool->threads_min &&
+            !has_work(pool))
             break;
     }
     self->left = true;
@@ -216,8 +308,9 @@ static void *thread_main(void *arg)
     /* It may have been woken for a job that another can do; and at the end all go. */
     if (pool->closing) {
         pool_wake_all(pool);
-    } else if (has_work(pool)) {
-        pool_wake_one(pool);
+    } else if (has_work(pool) && pool->sleeping > 0) {
+        wake_one(pool);
+        pool_signal(pool);
     }
     if (pool->closing && !pool->given_up && pool->thread_count == 0) {
         mail_post(pool->belonging.worker, &pool->mail);
@@ -244,22 +337,43 @@ static int start_thread(struct pool *pool)
         if (r < 0) return r;
         thread->started = true;
         pool->thread_count++;
+        pool->coming++;
         return 0;
     }
     return -EAGAIN;
 }
 
-int pool_want_thread(struct pool *pool)
+/* Whether those that are awake have so little to do that one more thread would find nothing
+ * when it is there. */
+static bool awake_suffice(const struct pool *pool)
 {
-    if (pool->idle_count > 0) {
-        pool_wake_one(pool);
-        if ((size_t)pool->idle_count >= pool->queued) return 0;
-    }
-    if (pool->thread_count < pool->threads_max) {
+    int awake = pool->thread_count - pool->sleeping;
+    return awake > 0 &&
+           (int64_t)atom_load(&pool->queued) * pool->run_ns < (int64_t)awake * WAKE_WORTH_NS;
+}
+
+int pool_want_thread(struct pool *pool, bool patient)
+{
+    /* Those that are about to look for a job find as many. */
+    if (atom_load(&pool->queued) <= (size_t)(pool->coming + pool->looking)) return 0;
+    if (patient && awake_suffice(pool)) return 0;
+    if (pool->sleeping > 0) {
+        wake_one(pool);
+        return 1;
+    } else if (pool->thread_count < pool->threads_max) {
         int r = start_thread(pool);
         if (r < 0 && pool->thread_count == 0) return r;
     }
     return 0;
+}
+
+void pool_want_threads(struct pool *pool)
+{
+    int before;
+    do {
+        before = pool->coming;
+        if (pool_want_thread(pool, false) > 0) pool_signal(pool);
+    } while (pool->coming > before);
 }
 
 void pool_join(struct pool *pool)
