@@ -44,7 +44,7 @@ struct pool_job {
     uint8_t class_index;
     uint8_t state;   /* enum pool_job_state */
     ATOM(bool) told; /* the caller has been cancelled */
-    unsigned char inline_data[POOL_INLINE_BYTES] __attribute__((aligned(POOL_CACHE_LINE)));
+    unsigned char inline_data[POOL_INLINE_BYTES] __attribute__((aligned(16)));
     struct pool_desk *desk;
     struct task *caller;
     void *caller_data; /* what it left in the data goes there, ... */
