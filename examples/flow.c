@@ -261,6 +261,51 @@ static int tell_subscribers(int *ret_missed)
     return result;
 }
 
+/* ---- Versions ---- */
+
+struct routes {
+    int count;
+    int ports[8];
+};
+
+static int add_route(void *value, void *arg)
+{
+    struct routes *routes = value; /* a copy of the latest: nobody sees it yet */
+    const int *port = arg;
+
+    if (routes->count == 8) return -ENOSPC;
+    routes->ports[routes->count++] = *port;
+    return 0;
+}
+
+static int change_routes(int *ret_held, int *ret_latest)
+{
+    struct routes none = {.count = 0};
+    weir_snapshot *snapshot;
+    int result, port = 8080;
+
+    WEIR_SCOPE(scope, &result, .name = "routes", .on_failure = WEIR_FAIL_FAST, .max_tasks = 1,
+               .overflow = WEIR_REJECT, .deadline_ms = 5000) {
+        int r = weir_snapshot_open(scope,
+                                   &(weir_snapshot_spec){.name = "routes",
+                                                         .value_bytes = sizeof(struct routes),
+                                                         .versions_max = 4},
+                                   &none, &snapshot);
+        if (r == 0) {
+            const struct routes *held = weir_snapshot_take(snapshot), *latest;
+
+            r = weir_snapshot_update(snapshot, add_route, &port);
+            latest = weir_snapshot_take(snapshot);
+            *ret_held = held->count; /* what was taken stays as it is */
+            *ret_latest = latest->count;
+            weir_snapshot_give_back(held);
+            weir_snapshot_give_back(latest);
+        }
+        if (r < 0) weir_scope_cancel(scope, r, "no routes");
+    }
+    return result;
+}
+
 /* ---- Elsewhere ---- */
 
 enum { USERS, BULK };
@@ -391,6 +436,7 @@ static void expect(const char *what, int64_t actual, int64_t expected)
 static int tour(void *arg)
 {
     int total = 0, first = 0, dropped = 0, id = 0, handled = 0, ticks = 0, missed = 0;
+    int held = -1, latest = -1;
     int lengths[4] = {0}, errors[4] = {0}, balance = 0, crashed = 0;
     weir_fan_tally tally;
     unsigned sum = 1;
@@ -409,6 +455,9 @@ static int tour(void *arg)
     expect("change_settings", change_settings(), 0);
     expect("tell_subscribers", tell_subscribers(&missed), 0);
     expect("    values it missed", missed, 2);
+    expect("change_routes", change_routes(&held, &latest), 0);
+    expect("    routes that were taken", held, 0);
+    expect("    routes of the latest", latest, 1);
     expect("compute_elsewhere", compute_elsewhere(&sum), 0);
     expect("measure_all", measure_all(lengths, errors, &tally), -EINVAL);
     expect("    finished", (int64_t)tally.finished, 3);
