@@ -1,9 +1,10 @@
 /* map.h - every boundary of the running program, with what it declares and what it does.
  *
  * The map is found by walking the tree of scopes and tasks, so it shows what is there and
- * needs nothing to be registered: scopes, channels, pools and their classes, locks, events,
- * broadcasts, snapshots, timers, postboxes, idle waits, signal watches, the executors of
- * the runtime, and blocks that wait without a deadline, with their reason. Each row says
+ * needs nothing to be registered: scopes, channels, actors, pools and their classes,
+ * pipelines and their stages, locks, events, broadcasts, snapshots, timers, postboxes, idle
+ * waits, signal watches, the executors of the runtime, and blocks that wait without a
+ * deadline, with their reason. Each row says
  *
  *     kind, name, owner   the scopes and tasks that lead to it: "root/main/serve"
  *     lifetime            what ends it

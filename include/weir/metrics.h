@@ -8,6 +8,10 @@
  *     weir_channel_accepted_total, _received_total, _rejected_total, _dropped_total,
  *     weir_channel_timeouts_total, _latency_target_seconds   {channel}
  *     weir_channel_wait_seconds{channel}      from send to receive, of 1 item in 64
+ *     weir_actor_depth, _depth_max, _accepted_total, _handled_total, _rejected_total,
+ *     weir_actor_undelivered_total, _crashed_total, _restarts_total, _timeouts_total,
+ *     weir_actor_latency_target_seconds                      {actor}
+ *     weir_actor_wait_seconds, weir_actor_run_seconds        {actor}, of 1 message in 64
  *     weir_pool_queued, _queued_max, _running, _finished_total, _rejected_total,
  *     weir_pool_removed_total, _orphaned_total, _timeouts_total, _latency_target_seconds,
  *     weir_pool_wait_seconds, weir_pool_run_seconds          {pool,class}, of every job

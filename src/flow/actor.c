@@ -38,6 +38,8 @@ static void put(struct actor *actor, struct post *post)
     flow_copy(letter->message, post->waiter.item, actor->spec.message_bytes);
     letter->is_call = post->is_call;
     letter->post = post->is_call ? post : NULL;
+    letter->since_ns =
+        actor->metered.meter && actor->accepted % ACTOR_SAMPLE_EVERY == 0 ? weir_now_ns() : 0;
     post->letter = letter;
     post->state = post->is_call ? POST_QUEUED : POST_DONE;
     list_add_tail(&actor->mailbox, &letter->node);
@@ -135,6 +137,7 @@ static int offer(const weir_actor *handle, struct actor *actor, struct post *pos
     if (!flow_names(handle, HANDLE_ACTOR, actor)) return WEIR_ECLOSED;
     if (post->is_call && is_own(actor, post->waiter.task)) return WEIR_EREFUSED;
     if (actor->state != ACTOR_OPEN) return WEIR_ECLOSED;
+    post->meter = actor->metered.meter;
     if (actor->depth >= actor->mailbox_max || !list_empty(&actor->senders)) {
         return overflow(actor, post, dropped);
     }
@@ -233,7 +236,8 @@ int weir_actor_call(weir_actor *handle, const void *message, void *ret_reply)
         return refuse("actor '%s': calls itself, and would wait for itself", actor->object.name);
     }
     if (r < 0) return r;
-    return task_park(self, &wait_call, &post);
+    r = task_park(self, &wait_call, &post);
+    return r < 0 ? meter_interrupted(post.meter, ACTOR_TIMEOUTS, r) : r;
 }
 
 int weir_actor_cast(weir_actor *handle, const void *message)
@@ -248,10 +252,23 @@ int weir_actor_cast(weir_actor *handle, const void *message)
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
     r = submit(handle, actor, &post);
-    return r == MUST_WAIT ? task_park(self, &wait_call, &post) : r;
+    if (r != MUST_WAIT) return r;
+    r = task_park(self, &wait_call, &post);
+    return r < 0 ? meter_interrupted(post.meter, ACTOR_TIMEOUTS, r) : r;
 }
 
 /* ---- Taking, in the actor's task ---- */
+
+/* So long it was in the mailbox, or at hand. */
+static void measure(struct actor *actor, struct letter *letter, unsigned histogram)
+{
+    int64_t now_ns;
+
+    if (!letter->since_ns) return;
+    now_ns = weir_now_ns();
+    meter_observe(actor->metered.meter, histogram, now_ns - letter->since_ns);
+    letter->since_ns = now_ns;
+}
 
 static const struct wait_kind wait_message = {
     .name = "message", .abort = waiter_abort, .describe = waiter_describe};
@@ -271,6 +288,7 @@ int actor_next(struct actor *actor, struct task *self, struct letter **ret_lette
             refill(actor);
             flow_unlock(&actor->object);
             sanitize_acquire(actor);
+            measure(actor, *ret_letter, ACTOR_WAIT);
             return 0;
         }
         if (actor->state != ACTOR_OPEN) {
@@ -286,6 +304,7 @@ int actor_next(struct actor *actor, struct task *self, struct letter **ret_lette
 
 void actor_handled(struct actor *actor, struct letter *letter, int result)
 {
+    measure(actor, letter, ACTOR_RUN);
     flow_lock(&actor->object);
     actor->at_hand = NULL;
     if (result < 0) {

@@ -19,9 +19,12 @@
 #include <weir/actor.h>
 #include <weir/task.h>
 
+#include "flow/meters.h"
 #include "flow/wait.h"
 
 enum post_state { POST_WAITING, POST_QUEUED, POST_AT_HAND, POST_DONE };
+/* The clock costs more than a message: it is asked for one in so many. */
+enum { ACTOR_SAMPLE_EVERY = 64 };
 enum actor_state { ACTOR_OPEN, ACTOR_CLOSED, ACTOR_ENDED };
 
 struct letter;
@@ -32,12 +35,14 @@ struct post {
     bool is_call;
     void *reply;
     struct letter *letter;
+    struct meter *meter; /* the actor may be gone when its sender goes on; its meter is not */
 };
 
 struct letter {
     struct list node;
     struct post *post; /* whose caller waits, or NULL */
     bool is_call;
+    int64_t since_ns; /* in the mailbox, then at hand; 0: it is not measured */
     unsigned char *message;
     unsigned char *reply;
 };
@@ -66,6 +71,7 @@ struct actor {
     struct letter *at_hand;
     size_t depth, depth_max, mailbox_max;
     uint64_t accepted, handled, rejected, crashed, removed, abandoned, undelivered, restarts;
+    struct metered metered;
 };
 
 /* ---- actor.c: the mailbox ---- */

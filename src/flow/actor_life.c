@@ -192,6 +192,7 @@ static void let_go(struct actor *actor)
 {
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&actor->object.belonging.mail_bits, BELONGING_RELEASE) != 0) return;
+    meter_leave(&actor->metered);
     (void)scope_forget(&actor->object.belonging);
     mem_free(actor->memory);
     flow_free(&actor->object);
@@ -244,6 +245,9 @@ static bool actor_boundary(struct belonging *belonging, unsigned row, struct bou
                    "supervised: at most %d restarts in %lld ms", actor->spec.restart.max_restarts,
                    (long long)actor->spec.restart.window_ms);
     ret_boundary->latency_target_ms = actor->spec.latency_ms;
+    ret_boundary->meter = actor->metered.meter;
+    ret_boundary->wait_histogram = ACTOR_WAIT;
+    ret_boundary->run_histogram = ACTOR_RUN;
     if (!boundary_hold(mutex, actor->object.stable.shared)) return true;
     boundary_figure(ret_boundary, "depth", actor->depth);
     boundary_figure(ret_boundary, "depth_max", actor->depth_max);
@@ -432,6 +436,7 @@ int weir_actor_open_sized(weir_scope *scope, size_t spec_bytes, const weir_actor
     if (r < 0) goto fail_free;
     r = scope_own(scope, worker, &actor->object.belonging, &actor_kind);
     if (r < 0) goto fail_handle;
+    meter_enter(&actor->metered, meter_get(&actor_meter_kind, actor->object.name, NULL));
     handle = actor->handle;
     task = (weir_task_spec){.fn = actor_main,
                             .arg = &actor,

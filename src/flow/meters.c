@@ -3,6 +3,7 @@
 
 #include <weir/error.h>
 
+#include "flow/actor.h"
 #include "flow/chan.h"
 #include "flow/pool.h"
 
@@ -67,6 +68,61 @@ const struct meter_kind chan_meter_kind = {
     .histograms = chan_histograms,
     .histogram_count = 1,
     .collect = collect_chan,
+};
+
+/* ---- Actors ---- */
+
+static void collect_actor(struct metered *object, uint64_t *values)
+{
+    struct actor *actor = container_of(object, struct actor, metered);
+
+    flow_lock(&actor->object);
+    values[ACTOR_DEPTH] = actor->depth;
+    values[ACTOR_DEPTH_MAX] = actor->depth_max;
+    values[ACTOR_ACCEPTED] = actor->accepted;
+    values[ACTOR_HANDLED] = actor->handled;
+    values[ACTOR_REJECTED] = actor->rejected;
+    values[ACTOR_UNDELIVERED] = actor->undelivered;
+    values[ACTOR_CRASHED] = actor->crashed;
+    values[ACTOR_RESTARTS] = actor->restarts;
+    values[ACTOR_LATENCY_TARGET] = (uint64_t)actor->spec.latency_ms;
+    flow_unlock(&actor->object);
+}
+
+static const struct meter_value actor_values[ACTOR_VALUES] = {
+    [ACTOR_DEPTH] = {"weir_actor_depth", "Messages that wait in the mailbox.", METER_GAUGE},
+    [ACTOR_DEPTH_MAX] = {"weir_actor_depth_max", "The most messages that have waited at once.",
+                         METER_GAUGE_MAX},
+    [ACTOR_ACCEPTED] = {"weir_actor_accepted_total", "Messages that were accepted.", METER_COUNTER},
+    [ACTOR_HANDLED] = {"weir_actor_handled_total", "Messages that were handled.", METER_COUNTER},
+    [ACTOR_REJECTED] = {"weir_actor_rejected_total", "Messages that were refused: it was full.",
+                        METER_COUNTER},
+    [ACTOR_UNDELIVERED] = {"weir_actor_undelivered_total",
+                           "Messages that were accepted and handled by nobody.", METER_COUNTER},
+    [ACTOR_CRASHED] = {"weir_actor_crashed_total", "Messages at which it has failed.",
+                       METER_COUNTER},
+    [ACTOR_RESTARTS] = {"weir_actor_restarts_total", "How often it was started again.",
+                        METER_COUNTER},
+    [ACTOR_TIMEOUTS] = {"weir_actor_timeouts_total", "Calls and casts that a deadline has ended.",
+                        METER_COUNTER},
+    [ACTOR_LATENCY_TARGET] = {"weir_actor_latency_target_seconds",
+                              "How long a message should wait at most.", METER_GAUGE_MAX, MS_DIGITS,
+                              true},
+};
+
+static const struct meter_histogram actor_histograms[] = {
+    [ACTOR_WAIT] = {"weir_actor_wait_seconds",
+                    "How long messages are in the mailbox, of 1 message in 64."},
+    [ACTOR_RUN] = {"weir_actor_run_seconds", "How long it handles them, of 1 message in 64."},
+};
+
+const struct meter_kind actor_meter_kind = {
+    .labels = {"actor"},
+    .values = actor_values,
+    .value_count = ACTOR_VALUES,
+    .histograms = actor_histograms,
+    .histogram_count = 2,
+    .collect = collect_actor,
 };
 
 /* ---- Pools ---- */

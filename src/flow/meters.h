@@ -1,6 +1,6 @@
-/* meters.h - what channels, pools, stages and pipelines measure (watch/metrics.h).
+/* meters.h - what channels, actors, pools, stages and pipelines measure (watch/metrics.h).
  *
- * Channels and pools keep their counters themselves and are asked for them; their waits go
+ * Channels, actors and pools keep their counters themselves and are asked for them; their waits go
  * to the histograms named here. A stage has no such counters: it calls stage_* for every
  * item, on whatever thread handles it, and asks the clock itself.
  */
@@ -30,6 +30,24 @@ enum {
     CHAN_VALUES,
 };
 extern const struct meter_kind chan_meter_kind;
+
+/* ---- Actors ---- */
+
+enum { ACTOR_WAIT, ACTOR_RUN };
+enum {
+    ACTOR_DEPTH,
+    ACTOR_DEPTH_MAX,
+    ACTOR_ACCEPTED,
+    ACTOR_HANDLED,
+    ACTOR_REJECTED,
+    ACTOR_UNDELIVERED,
+    ACTOR_CRASHED,
+    ACTOR_RESTARTS,
+    ACTOR_TIMEOUTS,
+    ACTOR_LATENCY_TARGET,
+    ACTOR_VALUES,
+};
+extern const struct meter_kind actor_meter_kind;
 
 /* ---- Pools ---- */
 

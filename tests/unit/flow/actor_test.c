@@ -595,7 +595,8 @@ FLOW_TEST(actor_that_is_closed_is_freed_before_its_scope_ends)
             while (weir_scope_task_count(scope) > 0) CHECK_OK(weir_yield());
             for (int k = 0; k < 3; k++) CHECK_OK(weir_sleep(0));
             if (i == 10) before = test_live_blocks();
-            if (i > 10) CHECK_INT(test_live_blocks(), <=, before + 1);
+            /* A histogram may have got bands for times that were not seen before. */
+            if (i > 10) CHECK_INT(test_live_blocks(), <=, before + 8);
         }
         weir_actor_close(NULL);
     }

@@ -1,4 +1,4 @@
-/* meters_test.c - what channels, pools, stages and pipelines measure. */
+/* meters_test.c - what channels, actors, pools, stages and pipelines measure. */
 #include "flow/meters.h"
 
 #include <sched.h>
@@ -278,6 +278,64 @@ FLOW_TEST(channels_of_many_requests_are_one_series_and_nothing_is_lost)
     read_waits("reply");
     CHECK_INT(seen.count, >=, REQUESTS);
     CHECK_INT(seen.count, <=, REQUESTS * (ITEMS / CHAN_SAMPLE_EVERY + 2));
+    return result;
+}
+
+/* ---- Actors ---- */
+
+enum { QUICK, SLOW, FATAL };
+
+static int act(void *state, const void *message, void *reply, void *keep_arg)
+{
+    (void)state, (void)reply, (void)keep_arg;
+    test_clock_advance_ms(3);
+    if (*(const int *)message == SLOW) return weir_sleep(60000);
+    return *(const int *)message == FATAL ? -1 : 0;
+}
+
+CLOCK_TEST(actor_measures_wait_and_run_of_one_message_in_64)
+{
+    static const weir_actor_spec spec = {.name = "clerk",
+                                         .mailbox_max = 100,
+                                         .overflow = WEIR_REJECT,
+                                         .on_restart = WEIR_RESTART_NEVER,
+                                         .on_message = act,
+                                         .message_bytes = sizeof(int),
+                                         .latency_ms = 20};
+    int result, inner = 0, quick = QUICK, slow = SLOW, fatal = FATAL;
+    weir_actor *actor;
+
+    FLOW_SCOPE(scope, &result)
+    {
+        FLOW_SCOPE(office, &inner)
+        {
+            CHECK_OK(weir_actor_open(office, &spec, &actor));
+            for (int i = 0; i < 65; i++) CHECK_OK(weir_actor_cast(actor, &quick));
+            test_clock_advance_ms(10);
+            CHECK_OK(weir_actor_call(actor, &quick, NULL)); /* all of them were handled */
+            meter_read(meter_get(&actor_meter_kind, "clerk", NULL), ACTOR_WAIT, &seen);
+            CHECK_INT(seen.count, ==, 2);
+            check_near(seen.max, (10 + 64 * 3) * MS);
+            meter_read(meter_get(&actor_meter_kind, "clerk", NULL), ACTOR_RUN, &seen);
+            CHECK_INT(seen.count, ==, 2);
+            check_near(seen.max, 3 * MS);
+            CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_DEPTH_MAX), ==, 66);
+            CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_LATENCY_TARGET), ==, 20);
+            WEIR_DEADLINE(1) { CHECK_INT(weir_actor_call(actor, &slow, NULL), <, 0); }
+            weir_actor_stop(actor, WEIR_DISCARD);
+        }
+        CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_TIMEOUTS), ==, 1);
+        CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_HANDLED), ==, 66);
+        FLOW_SCOPE(office, &inner)
+        {
+            CHECK_OK(weir_actor_open(office, &spec, &actor));
+            CHECK_INT(weir_actor_call(actor, &fatal, NULL), ==, WEIR_ECRASHED);
+        }
+        /* What has ended is still counted. */
+        CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_CRASHED), >=, 1);
+        CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_HANDLED), ==, 66);
+        CHECK_INT(value_of(&actor_meter_kind, "clerk", NULL, ACTOR_DEPTH), ==, 0);
+    }
     return result;
 }
 

@@ -101,6 +101,61 @@ static void open_flow(weir_scope *scope)
     CHECK_OK(weir_watch_open(scope, "config", &value, sizeof value, &watch));
 }
 
+static int pass(void *item, void *keep_arg)
+{
+    (void)item, (void)keep_arg;
+    return 0;
+}
+
+static int handle(void *state, const void *message, void *reply, void *keep_arg)
+{
+    (void)state, (void)message, (void)reply, (void)keep_arg;
+    return 0;
+}
+
+static void lose(void *item, const weir_lost *lost, void *keep_arg)
+{
+    (void)item, (void)lost, (void)keep_arg;
+}
+
+/* What has tasks of its own. */
+static void open_served(weir_scope *scope)
+{
+    static const weir_stage_spec stages[] = {{.name = "parse",
+                                              .fn = pass,
+                                              .concurrency = 2,
+                                              .queue_max = 6,
+                                              .overflow = WEIR_REJECT,
+                                              .timeout_ms = 100,
+                                              .on_failure = WEIR_STAGE_FAIL,
+                                              .latency_ms = 15}};
+    weir_pipeline *pipeline;
+    weir_actor *actor;
+    int message = 1;
+
+    CHECK_OK(weir_actor_open(
+        scope,
+        &(weir_actor_spec){.name = "account",
+                           .mailbox_max = 12,
+                           .overflow = WEIR_DROP_NEWEST,
+                           .on_restart = WEIR_RESTART_KEEP,
+                           .restart = {.max_restarts = 3, .window_ms = 1000, .backoff_ms = 10},
+                           .on_message = handle,
+                           .message_bytes = sizeof(int),
+                           .latency_ms = 30},
+        &actor));
+    CHECK_OK(weir_actor_call(actor, &message, NULL));
+    CHECK_OK(weir_pipeline_open(scope,
+                                &(weir_pipeline_spec){.name = "pages",
+                                                      .item_bytes = sizeof(int),
+                                                      .budget_ms = 1000,
+                                                      .stages = stages,
+                                                      .stage_count = 1,
+                                                      .on_lost = lose,
+                                                      .latency_ms = 200},
+                                &pipeline));
+}
+
 static weir_postbox *box;
 static weir_timer *timer;
 static weir_signal_watch *signals;
@@ -169,6 +224,11 @@ static const struct {
     {"mutex", "guard", "\"held\":0"},
     {"read-write lock", "table", "\"readers\":0"},
     {"broadcast", "news", "\"bound\":\"16 values, 7 subscribers\""},
+    {"actor", "account", "\"bound\":\"12 messages\",\"overflow\":\"drop newest\""},
+    {"actor", "account", "\"failure\":\"supervised: at most 3 restarts in 1000 ms\""},
+    {"actor", "account", "\"latency_target_ms\":30,\"wait\":{\"count\":1,"},
+    {"pipeline", "pages", "\"latency_target_ms\":200"},
+    {"stage", "pages/parse", "\"latency_target_ms\":15"},
     {"watch", "config", "\"version\":"},
     {"postbox", "inbox", "\"bound\":\"9 functions queued\",\"overflow\":\"reject\""},
     {"timer", "tick", "\"armed\":0"},
@@ -215,6 +275,7 @@ FLOW_TEST(map_has_one_of_each_with_its_four_properties)
     SERVE(scope, &result)
     {
         open_flow(scope);
+        open_served(scope);
         open_rest(scope, near);
         open_processes(scope);
         CHECK_OK(weir_spawn(scope, waiter, NULL, 0));
