@@ -576,7 +576,7 @@ static int use_closed_task(void *arg)
     return result;
 }
 
-FLOW_TEST(actor_that_is_closed_is_freed_before_its_scope_ends)
+FLOW_TEST_UNMEASURED(actor_that_is_closed_is_freed_before_its_scope_ends)
 {
     size_t before = 0;
     int result;
@@ -595,8 +595,7 @@ FLOW_TEST(actor_that_is_closed_is_freed_before_its_scope_ends)
             while (weir_scope_task_count(scope) > 0) CHECK_OK(weir_yield());
             for (int k = 0; k < 3; k++) CHECK_OK(weir_sleep(0));
             if (i == 10) before = test_live_blocks();
-            /* A histogram may have got bands for times that were not seen before. */
-            if (i > 10) CHECK_INT(test_live_blocks(), <=, before + 8);
+            if (i > 10) CHECK_INT(test_live_blocks(), <=, before + 1);
         }
         weir_actor_close(NULL);
     }

@@ -52,6 +52,19 @@ static inline int flow_test_run(weir_task_fn body)
 #define FLOW_TEST_FIGURES_BYTES(histograms) \
     ((size_t)(histograms) * ((size_t)test_workers() + 1) * HISTOGRAM_BUCKETS * sizeof(uint64_t))
 
+/* The same with nothing measured, to count memory: a histogram takes some when it first sees
+ * a value of some size. */
+#define FLOW_TEST_UNMEASURED(name_)                                                     \
+    static int flow_body_##name_(void *arg);                                            \
+    TEST(name_)                                                                         \
+    {                                                                                   \
+        weir_task_fn body = flow_body_##name_;                                          \
+        weir_config config = {                                                          \
+            .workers = test_workers(), .metrics_off = true, .log_level = WEIR_LOG_OFF}; \
+        CHECK_OK(weir_run(&config, flow_test_task, &body));                             \
+    }                                                                                   \
+    static int flow_body_##name_(__attribute__((unused)) void *arg)
+
 /* A scope of the test: its tasks stay on the worker of the one who spawns them, so that
  * one yield lets each of them run until it waits. */
 #define FLOW_SCOPE(scope_, ret_result, ...)                                      \
