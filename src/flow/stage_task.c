@@ -3,16 +3,20 @@
 
 #include "flow/pipeline.h"
 
+enum { LIMIT_ITEM, LIMIT_ATTEMPT, LIMITS };
+
 /* How long a task may work on an item: two blocks, the item's budget and inside it the
  * attempt's timeout, and one timer for both. Most items are done long before, so the timer is
  * not moved for each of them: it is armed at the time of some earlier item, and when it fires
- * it moves on to what is due by then. It is armed only while the task works. */
+ * it moves on to what is due by then. A task that goes from one item straight to the next stays
+ * in its blocks, which get other times. Before it waits for anything else than its work it has
+ * left them, and the timer is not armed. */
 struct limits {
     struct timer timer;
     struct task *task;
     int64_t armed_ns; /* INT64_MAX: it is not */
     unsigned open;    /* how many of them the task is in */
-    struct timed_block blocks[2];
+    struct timed_block blocks[LIMITS];
 };
 
 /* One item in the hands of the task. */
@@ -25,6 +29,7 @@ struct work {
     bool now_known;      /* now_ns is the time now: nothing has suspended or run since */
     int64_t now_ns;
     int64_t waited_ns, run_ns;
+    struct meter_shard *shard; /* of the stage's meter, on our worker */
     struct limits limits;
 };
 
@@ -79,7 +84,7 @@ static void limits_init(struct limits *limits, struct task *self)
     limits->task = self;
     limits->armed_ns = INT64_MAX;
     limits->open = 0;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < LIMITS; i++) {
         struct timed_block *timed = &limits->blocks[i];
         timed->block.kind = BLOCK_DEADLINE;
         timer_init(&timed->timer, limit_passed); /* never armed */
@@ -89,28 +94,37 @@ static void limits_init(struct limits *limits, struct task *self)
     }
 }
 
-/* The task enters the next of the blocks, which ends at at_ns. */
-static void limit_begin(struct limits *limits, int64_t at_ns)
+/* What the task does now ends at at_ns: it enters the block, or is in it from the item before,
+ * in which nothing has passed. */
+static void limit_begin(struct limits *limits, unsigned limit, int64_t at_ns)
 {
-    struct block *block = &limits->blocks[limits->open++].block;
-    const struct block *outer = limits->task->top;
+    struct block *block = &limits->blocks[limit].block;
 
-    block->no_deadline = outer->no_deadline;
-    block->deadline_ns = at_ns < outer->deadline_ns ? at_ns : outer->deadline_ns;
-    atom_store(&block->own, 0);
-    block_push(limits->task, block);
-    if (!is_own(block) || at_ns >= limits->armed_ns) return;
-    limits->armed_ns = at_ns;
-    timer_arm(worker_self(), &limits->timer, at_ns);
+    if (limits->open == limit) {
+        block->no_deadline = limits->task->top->no_deadline;
+        atom_store(&block->own, 0);
+        block_push(limits->task, block);
+        limits->open++;
+    }
+    block->deadline_ns = at_ns < block->outer->deadline_ns ? at_ns : block->outer->deadline_ns;
+    if (at_ns < limits->armed_ns && is_own(block)) {
+        limits->armed_ns = at_ns;
+        timer_arm(worker_self(), &limits->timer, at_ns);
+    }
 }
 
-static void limit_end(struct limits *limits)
+/* The program's function has returned. */
+static void limit_check(struct limits *limits)
 {
-    struct timed_block *timed = &limits->blocks[--limits->open];
-
-    /* Something that the program opened in it is open still: it is told what. */
+    struct timed_block *timed = &limits->blocks[limits->open - 1];
+    /* What it has opened in the block is open still: it is told what. */
     if (limits->task->top != &timed->block) weir_block_leave((weir_block *)(void *)timed);
-    block_pop(limits->task, &timed->block);
+}
+
+/* Leave this block, and what is inside it. */
+static void limit_end(struct limits *limits, unsigned limit)
+{
+    while (limits->open > limit) block_pop(limits->task, &limits->blocks[--limits->open].block);
 }
 
 /* Before the task waits for something else than its work: no timer fires for nothing. */
@@ -146,7 +160,7 @@ static int attempt_once(struct work *work)
     int r;
 
     flow_copy(work->copy, work->passage->item, bytes);
-    limit_begin(&work->limits, time_after_ms(began_ns, spec->timeout_ms));
+    limit_begin(&work->limits, LIMIT_ATTEMPT, time_after_ms(began_ns, spec->timeout_ms));
     if (spec->pool) {
         work->scratch->fn = spec->fn;
         work->scratch->keep_arg = spec->keep_arg;
@@ -155,7 +169,7 @@ static int attempt_once(struct work *work)
     } else {
         r = spec->fn(work->copy, spec->keep_arg);
     }
-    limit_end(&work->limits);
+    limit_check(&work->limits);
     work->now_known = false;
     work->run_ns = work_now(work) - began_ns;
     return r;
@@ -166,7 +180,7 @@ static void note_attempt(const struct work *work, bool timed_out)
 {
     struct stage *stage = work->stage;
     stage_figures_ran(&stage->figures, work->run_ns, timed_out);
-    meter_observe(stage->meter.metered.meter, STAGE_RUN, work->run_ns);
+    meter_observe_here(stage->meter.metered.meter, work->shard, STAGE_RUN, work->run_ns);
     if (timed_out) meter_count(stage->meter.metered.meter, STAGE_TIMEOUTS, 1);
 }
 
@@ -189,7 +203,7 @@ static int ask_policy(struct work *work, const weir_stage_attempt *attempt)
     struct stage *stage = work->stage;
     int r;
 
-    if (!policy || !policy->before) return 0;
+    if (!policy->before) return 0;
     r = policy->before(policy->keep_state, attempt);
     work->now_known = false;
     if (r >= 0) return 0;
@@ -201,7 +215,7 @@ static int ask_policy(struct work *work, const weir_stage_attempt *attempt)
 }
 
 /* All attempts that the policy wants; the last result. */
-static int attempt_all(struct work *work)
+static __attribute__((noinline)) int attempt_all(struct work *work)
 {
     const weir_stage_policy *policy = work->stage->spec.keep_policy;
     weir_stage_attempt attempt = {.pipeline = work->stage->pipeline->object.name,
@@ -217,7 +231,8 @@ static int attempt_all(struct work *work)
         r = ask_policy(work, &attempt);
         if (r < 0) return r;
         r = attempt_measured(work);
-        if (policy && policy->after) {
+        limit_end(&work->limits, LIMIT_ATTEMPT); /* the policy is not bound by the timeout */
+        if (policy->after) {
             again_ms = policy->after(policy->keep_state, &attempt, r, work->run_ns);
             work->now_known = false;
         }
@@ -280,9 +295,10 @@ static int work_on(struct work *work, struct task *self, bool *ret_skipped)
         note_expired(work->stage);
         return WEIR_ETIMEDOUT; /* nobody wants it any more: no time is spent on it */
     }
-    limit_begin(&work->limits, passage->deadline_ns);
-    r = attempt_all(work);
-    limit_end(&work->limits);
+    limit_begin(&work->limits, LIMIT_ITEM, passage->deadline_ns);
+    r = work->stage->spec.keep_policy ? attempt_all(work) : attempt_measured(work);
+    /* Nothing has passed: it can stay in them for the next item. */
+    if (r < 0 || self->attention != 0) limit_end(&work->limits, LIMIT_ITEM);
     if (r >= 0) {
         keep_copy(work);
         return 0;
@@ -389,13 +405,14 @@ static bool take_now(struct work *work)
     if (stage->depth == 0 || stage->running >= stage->concurrency) return false;
     passage = stage_pop(stage);
     if (++stage->running > stage->running_max) stage->running_max = stage->running;
-    stage_refill(stage, work->now_ns);
+    if (!list_empty(&stage->senders)) stage_refill(stage, work->now_ns);
     stage_wake(stage); /* the one that was on its way was us */
     /* On another worker it may have been queued after we looked at the clock. */
     if (work->now_ns < passage->queued_ns) work->now_ns = passage->queued_ns;
     work->waited_ns = work->now_ns - passage->queued_ns;
     stage_figures_waited(&stage->figures, work->waited_ns);
-    meter_observe(stage->meter.metered.meter, STAGE_WAIT, work->waited_ns);
+    if (!work->shard) work->shard = meter_shard_here(stage->meter.metered.meter);
+    meter_observe_here(stage->meter.metered.meter, work->shard, STAGE_WAIT, work->waited_ns);
     work->abandoned = passage->is_call && !passage->caller;
     work->passage = passage;
     return true;
@@ -480,6 +497,7 @@ static bool hand_on_and_take(struct work *work, bool skipped, struct task *self)
         sanitize_acquire(pipeline);
         return true;
     }
+    limit_end(&work->limits, LIMIT_ITEM);
     if (handed == HANDED_ON) return false;
     work->now_known = false;
     if (handed == HANDED_ABANDONED) {
@@ -500,6 +518,7 @@ static int process(struct work *work, struct task *self)
     if (r >= 0) {
         if (hand_on_and_take(work, skipped, self)) return 0;
     } else {
+        limit_end(&work->limits, LIMIT_ITEM); /* that of the item before may be open */
         lose(work->stage->pipeline, work->passage, r);
         end_run(work->stage);
         work->now_known = false;
