@@ -5,6 +5,7 @@
 
 #include "flow/actor.h"
 #include "flow/chan.h"
+#include "flow/pipeline.h"
 #include "flow/pool.h"
 
 enum { MS_DIGITS = 3 };
@@ -207,8 +208,16 @@ const struct meter_kind pool_meter_kind = {
 static void collect_stage(struct metered *object, uint64_t *values)
 {
     struct stage_meter *stage = container_of(object, struct stage_meter, metered);
+    struct stage *counted = stage->counted;
+
     values[STAGE_DEPTH] = atom_load(&stage->depth);
     values[STAGE_LATENCY_TARGET] = atom_load(&stage->latency_ms);
+    if (!counted) return;
+    flow_lock(&counted->pipeline->object);
+    values[STAGE_DEPTH] = counted->depth;
+    values[STAGE_DEPTH_MAX] = counted->depth_max;
+    values[STAGE_FINISHED] = counted->figures.finished;
+    flow_unlock(&counted->pipeline->object);
 }
 
 #define REJECTED(reason_, label_)                                                            \
@@ -249,11 +258,23 @@ const struct meter_kind stage_meter_kind = {
     .collect = collect_stage,
 };
 
-void stage_meter_open(struct stage_meter *stage, const char *name, int64_t latency_ms)
+static void open_stage(struct stage_meter *stage, struct stage *counted, const char *name,
+                       int64_t latency_ms)
 {
+    stage->counted = counted;
     atom_store(&stage->depth, 0);
     atom_store(&stage->latency_ms, latency_ms > 0 ? (uint64_t)latency_ms : 0);
     meter_enter(&stage->metered, meter_get(&stage_meter_kind, name, NULL));
+}
+
+void stage_meter_open(struct stage_meter *stage, const char *name, int64_t latency_ms)
+{
+    open_stage(stage, NULL, name, latency_ms);
+}
+
+void stage_meter_open_counted(struct stage_meter *stage, struct stage *counted)
+{
+    open_stage(stage, counted, counted->name, counted->spec.latency_ms);
 }
 
 void stage_meter_close(struct stage_meter *stage)
@@ -264,12 +285,6 @@ void stage_meter_close(struct stage_meter *stage)
 void stage_item_queued(struct stage_meter *stage)
 {
     uint64_t depth = atom_add(&stage->depth, 1) + 1;
-    meter_count(stage->metered.meter, STAGE_DEPTH_MAX, depth);
-}
-
-void stage_depth_is(struct stage_meter *stage, uint64_t depth)
-{
-    atom_store(&stage->depth, depth);
     meter_count(stage->metered.meter, STAGE_DEPTH_MAX, depth);
 }
 
@@ -303,7 +318,14 @@ void stage_item_rejected(struct stage_meter *stage, enum stage_reason reason)
 static void collect_pipeline(struct metered *object, uint64_t *values)
 {
     struct pipeline_meter *pipeline = container_of(object, struct pipeline_meter, metered);
+    struct pipeline *counted = pipeline->counted;
+
     values[PIPELINE_LATENCY_TARGET] = atom_load(&pipeline->latency_ms);
+    if (!counted) return;
+    flow_lock(&counted->object);
+    values[PIPELINE_FINISHED] = counted->figures.finished;
+    values[PIPELINE_PARTIAL] = counted->figures.partial;
+    flow_unlock(&counted->object);
 }
 
 static const struct meter_value pipeline_values[PIPELINE_VALUES] = {
@@ -334,10 +356,22 @@ const struct meter_kind pipeline_meter_kind = {
     .collect = collect_pipeline,
 };
 
-void pipeline_meter_open(struct pipeline_meter *pipeline, const char *name, int64_t latency_ms)
+static void open_pipeline(struct pipeline_meter *pipeline, struct pipeline *counted,
+                          const char *name, int64_t latency_ms)
 {
+    pipeline->counted = counted;
     atom_store(&pipeline->latency_ms, latency_ms > 0 ? (uint64_t)latency_ms : 0);
     meter_enter(&pipeline->metered, meter_get(&pipeline_meter_kind, name, NULL));
+}
+
+void pipeline_meter_open(struct pipeline_meter *pipeline, const char *name, int64_t latency_ms)
+{
+    open_pipeline(pipeline, NULL, name, latency_ms);
+}
+
+void pipeline_meter_open_counted(struct pipeline_meter *pipeline, struct pipeline *counted)
+{
+    open_pipeline(pipeline, counted, counted->object.name, counted->spec.latency_ms);
 }
 
 void pipeline_meter_close(struct pipeline_meter *pipeline)

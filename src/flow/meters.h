@@ -1,13 +1,17 @@
 /* meters.h - what channels, actors, pools, stages and pipelines measure (watch/metrics.h).
  *
- * Channels, actors and pools keep their counters themselves and are asked for them; their waits go
- * to the histograms named here. A stage has no such counters: it calls stage_* for every
- * item, on whatever thread handles it, and asks the clock itself.
+ * Channels, actors and pools keep their counters themselves and are asked for them; their
+ * waits go to the histograms named here. So do stages of a pipeline with what they count for
+ * every item (`counted`); whatever else is a stage calls stage_* for every item, on whatever
+ * thread handles it, and asks the clock itself.
  */
 #ifndef WEIR_FLOW_METERS_H
 #define WEIR_FLOW_METERS_H
 
 #include "watch/metrics.h"
+
+struct pipeline;
+struct stage;
 
 /* A task's wait was interrupted with `error`, which is returned: a deadline's counts as one
  * more of `value`. For after the wait, when the object may be gone and its meter is not. */
@@ -99,12 +103,14 @@ extern const struct meter_kind stage_meter_kind;
  * to date; both are read when somebody looks. */
 struct stage_meter {
     struct metered metered; /* the first member */
+    struct stage *counted;  /* has depth and finished items itself, under its lock; or NULL */
     ATOM(uint64_t) depth;
     ATOM(uint64_t) latency_ms;
 };
 
 /* On the stage's worker: when it is opened, and when its scope lets it go. */
 void stage_meter_open(struct stage_meter *stage, const char *name, int64_t latency_ms);
+void stage_meter_open_counted(struct stage_meter *stage, struct stage *counted);
 void stage_meter_close(struct stage_meter *stage);
 
 /* Any thread. An item has come to wait; it leaves the queue after wait_ns; it has been
@@ -114,8 +120,6 @@ void stage_item_queued(struct stage_meter *stage);
 void stage_item_begun(struct stage_meter *stage, int64_t wait_ns);
 void stage_item_ended(struct stage_meter *stage, int64_t run_ns, int result);
 void stage_item_rejected(struct stage_meter *stage, enum stage_reason reason);
-/* The same for a stage that counts its queue itself: so many wait now. */
-void stage_depth_is(struct stage_meter *stage, uint64_t depth);
 /* It has left the queue without being handled: cancelled, or dropped. */
 void stage_item_removed(struct stage_meter *stage);
 
@@ -133,11 +137,13 @@ enum {
 extern const struct meter_kind pipeline_meter_kind;
 
 struct pipeline_meter {
-    struct metered metered; /* the first member */
+    struct metered metered;   /* the first member */
+    struct pipeline *counted; /* has finished items itself, under its lock; or NULL */
     ATOM(uint64_t) latency_ms;
 };
 
 void pipeline_meter_open(struct pipeline_meter *pipeline, const char *name, int64_t latency_ms);
+void pipeline_meter_open_counted(struct pipeline_meter *pipeline, struct pipeline *counted);
 void pipeline_meter_close(struct pipeline_meter *pipeline);
 /* Any thread: an item has left the pipeline, latency_ns after it came. */
 void pipeline_item_ended(struct pipeline_meter *pipeline, int64_t latency_ns, int result,

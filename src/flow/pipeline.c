@@ -26,7 +26,7 @@ static int enter(const weir_pipeline *handle, struct pipeline *pipeline, struct 
 
     flow_lock(&pipeline->object);
     if (is_open(handle, pipeline) && pipeline->state == PIPELINE_OPEN) {
-        r = stage_enter(&pipeline->stages[0], entry, lost);
+        r = stage_enter(&pipeline->stages[0], entry, lost, entry->accepted_ns);
     }
     flow_unlock(&pipeline->object);
     return r;
@@ -104,7 +104,8 @@ static const struct wait_kind wait_result = {
     .name = "result", .abort = waiter_abort, .describe = waiter_describe};
 
 /* 1: there is none now. The lock is held. */
-static int take_result(struct pipeline *pipeline, void *ret_item, weir_outcome *ret_outcome)
+static int take_result(struct pipeline *pipeline, int64_t now_ns, void *ret_item,
+                       weir_outcome *ret_outcome)
 {
     struct stage *results = &pipeline->stages[pipeline->stage_count];
     struct passage *passage = stage_pop(results);
@@ -113,8 +114,8 @@ static int take_result(struct pipeline *pipeline, void *ret_item, weir_outcome *
     if (!passage) return stage_is_dry(results) ? WEIR_ECLOSED : 1;
     partial = passage->skipped != 0;
     results->figures.finished++;
-    passage_finish(pipeline, passage, ret_item, ret_outcome);
-    stage_refill(results);
+    passage_finish(pipeline, passage, now_ns, ret_item, ret_outcome);
+    stage_refill(results, now_ns);
     return partial ? -1 : 0;
 }
 
@@ -140,17 +141,19 @@ int weir_pipeline_recv(weir_pipeline *handle, void *ret_item, weir_outcome *ret_
     for (;;) {
         struct waiter waiter = {.task = self, .object = &pipeline->object};
         int r = task_enter(self, ENTER_PLAIN);
+        int64_t now_ns;
 
         if (r < 0) {
             if (woken) pass_on(handle, pipeline);
             return r;
         }
+        now_ns = weir_now_ns();
         flow_lock(&pipeline->object);
         if (!is_open(handle, pipeline)) {
             flow_unlock(&pipeline->object);
             return WEIR_ECLOSED;
         }
-        r = take_result(pipeline, ret_item, ret_outcome);
+        r = take_result(pipeline, now_ns, ret_item, ret_outcome);
         if (r != 1) {
             flow_unlock(&pipeline->object);
             sanitize_acquire(pipeline);
@@ -237,8 +240,8 @@ int weir_pipeline_resize(weir_pipeline *handle, unsigned stage_index, int concur
     flow_lock(&pipeline->object);
     if (concurrency > 0) stage->concurrency = concurrency;
     if (queue_max > 0) stage->queue_max = queue_max;
-    stage_refill(stage);
-    for (size_t i = 0; i < stage->depth && i < (size_t)stage->concurrency; i++) stage_wake(stage);
+    stage_refill(stage, weir_now_ns());
+    stage_wake(stage);
     flow_unlock(&pipeline->object);
     return 0;
 }

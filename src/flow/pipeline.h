@@ -15,9 +15,14 @@
  * stage, when the pipeline is closed; of another, when the tasks before it have left.
  *
  * Invariants, under the lock: a passage is in one queue, or free, or with a task; who waits
- * for room does so only while the queue is full; a passage's caller is one that waits for it.
+ * for room does so only while the queue is full; a passage's caller is one that waits for it;
+ * while a stage has items and tasks that wait for some, one of its tasks is on its way to them
+ * (`called`, or between two items): it takes one, and calls the next if there is more.
  * Locks: one for the whole pipeline, held for a few lines; hooks, functions and policies are
  * called without it.
+ * Time: the clock is read once for each stage of an item, when its function has returned. That
+ * is the end of its run, the begin of its wait in the next queue, and the begin of the next
+ * item's run in this task; of those who have waited in between it is read anew.
  */
 #ifndef WEIR_FLOW_PIPELINE_H
 #define WEIR_FLOW_PIPELINE_H
@@ -45,7 +50,7 @@ struct passage {
     uint32_t skipped;
     int skip_error;
     int64_t accepted_ns, deadline_ns, queued_ns;
-    unsigned char *item;
+    unsigned char *item; /* a task swaps it for its own when it has worked on a copy */
 };
 
 struct entry {
@@ -68,6 +73,7 @@ struct stage {
     struct list servers; /* its tasks, or who receives, wait for an item */
     size_t depth, depth_max, queue_max;
     int concurrency, running, running_max;
+    bool called; /* one of its tasks was woken for an item and has not looked yet */
     unsigned tasks_left;
     struct stage_figures figures;
     struct stage_meter meter;
@@ -121,15 +127,24 @@ struct stage_task {
 /* ---- stage.c: queues ---- */
 
 enum { ENTER_MUST_WAIT = 1, ENTER_LOST = 2 };
+/* What a task that waits for an item is woken with, if it was for one. */
+enum { SERVER_CALLED = 1 };
 
 /* Put an entry into a stage. The lock is held. 0; ENTER_MUST_WAIT: it is linked, park; an
  * error; ENTER_LOST: it is done, and `lost` (not NULL if the stage drops) is for the hook. */
-int stage_enter(struct stage *stage, struct entry *entry, struct lost_item *lost);
+int stage_enter(struct stage *stage, struct entry *entry, struct lost_item *lost, int64_t now_ns);
+/* What comes now need not wait for others. The lock is held. */
+static inline bool stage_has_room(const struct stage *stage)
+{
+    return stage->depth < stage->queue_max && list_empty(&stage->senders);
+}
+/* There is room. The lock is held. */
+void stage_put(struct stage *stage, struct passage *passage, int64_t now_ns);
 /* Items of those who wait go where there is room now. The lock is held. */
-void stage_refill(struct stage *stage);
+void stage_refill(struct stage *stage, int64_t now_ns);
 /* Take the oldest out of the queue, or NULL. The lock is held. */
 struct passage *stage_pop(struct stage *stage);
-/* Wake those of its tasks for which there is work. The lock is held. */
+/* Wake one of its tasks if there is work and none is on its way to it. The lock is held. */
 void stage_wake(struct stage *stage);
 /* Nobody puts anything in any more. The lock is held. */
 bool stage_is_dry(const struct stage *stage);
@@ -143,7 +158,7 @@ void passage_free(struct pipeline *pipeline, struct passage *passage);
 bool passage_lose(struct pipeline *pipeline, struct passage *passage, int error,
                   struct lost_item *lost);
 /* It has come out, to its caller, or to `item` of one who receives, or nowhere. */
-void passage_finish(struct pipeline *pipeline, struct passage *passage, void *item,
+void passage_finish(struct pipeline *pipeline, struct passage *passage, int64_t now_ns, void *item,
                     weir_outcome *ret_outcome);
 /* Not under the lock. */
 void pipeline_call_hook(struct pipeline *pipeline, struct lost_item *lost);

@@ -93,10 +93,10 @@ static void pipeline_free(struct pipeline *pipeline)
 
 static void open_meters(struct pipeline *pipeline)
 {
-    pipeline_meter_open(&pipeline->meter, pipeline->object.name, pipeline->spec.latency_ms);
+    pipeline_meter_open_counted(&pipeline->meter, pipeline);
     for (unsigned i = 0; i < pipeline->stage_count; i++) {
         struct stage *stage = &pipeline->stages[i];
-        stage_meter_open(&stage->meter, stage->name, stage->spec.latency_ms);
+        stage_meter_open_counted(&stage->meter, stage);
     }
 }
 

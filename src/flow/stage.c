@@ -33,24 +33,25 @@ static struct passage *passage_new(struct pipeline *pipeline, struct entry *entr
     return passage;
 }
 
-static void fill_outcome(const struct passage *passage, weir_outcome *ret_outcome)
+static void fill_outcome(const struct passage *passage, int64_t now_ns, weir_outcome *ret_outcome)
 {
     if (!ret_outcome) return;
     *ret_outcome = (weir_outcome){
         .skipped = passage->skipped,
         .skip_error = passage->skip_error,
         .failed_stage = passage->stage,
-        .latency_ns = weir_now_ns() - passage->accepted_ns,
+        .latency_ns = now_ns - passage->accepted_ns,
     };
 }
 
 /* The caller gets its item, as it is now, and goes on. */
-static void give_back(struct pipeline *pipeline, struct passage *passage, int result)
+static void give_back(struct pipeline *pipeline, struct passage *passage, int64_t now_ns,
+                      int result)
 {
     struct entry *caller = passage->caller;
 
     flow_copy(caller->item, passage->item, pipeline->spec.item_bytes);
-    fill_outcome(passage, caller->outcome);
+    fill_outcome(passage, now_ns, caller->outcome);
     caller->state = ENTRY_DONE;
     waiter_wake(&caller->waiter, result);
 }
@@ -77,25 +78,25 @@ bool passage_lose(struct pipeline *pipeline, struct passage *passage, int error,
         flow_copy(lost->item, passage->item, pipeline->spec.item_bytes);
         describe_loss(stage, error, &lost->lost);
     } else {
-        give_back(pipeline, passage, error);
+        give_back(pipeline, passage, weir_now_ns(), error);
     }
     passage_free(pipeline, passage);
     return for_hook;
 }
 
-void passage_finish(struct pipeline *pipeline, struct passage *passage, void *item,
+void passage_finish(struct pipeline *pipeline, struct passage *passage, int64_t now_ns, void *item,
                     weir_outcome *ret_outcome)
 {
     bool partial = passage->skipped != 0;
-    int64_t ns = weir_now_ns() - passage->accepted_ns;
+    int64_t ns = now_ns - passage->accepted_ns;
 
     pipeline_figures_finished(&pipeline->figures, ns, partial);
-    pipeline_item_ended(&pipeline->meter, ns, 0, partial);
+    meter_observe(pipeline->meter.metered.meter, PIPELINE_LATENCY, ns);
     if (passage->caller) {
-        give_back(pipeline, passage, partial ? WEIR_PARTIAL : 0);
+        give_back(pipeline, passage, now_ns, partial ? WEIR_PARTIAL : 0);
     } else if (item) {
         flow_copy(item, passage->item, pipeline->spec.item_bytes);
-        fill_outcome(passage, ret_outcome);
+        fill_outcome(passage, now_ns, ret_outcome);
     }
     passage_free(pipeline, passage);
 }
@@ -112,9 +113,12 @@ void stage_wake(struct stage *stage)
 {
     struct waiter *server;
 
-    if (stage->depth == 0 || stage->running >= stage->concurrency) return;
+    if (stage->called || stage->depth == 0 || stage->running >= stage->concurrency) return;
     server = waiter_pop(&stage->servers);
-    if (server) waiter_wake(server, 0);
+    if (!server) return;
+    /* Who receives takes one result and calls nobody. */
+    stage->called = stage->index < stage->pipeline->stage_count;
+    waiter_wake(server, SERVER_CALLED);
 }
 
 bool stage_is_dry(const struct stage *stage)
@@ -131,36 +135,36 @@ struct passage *stage_pop(struct stage *stage)
 
     if (!node) return NULL;
     stage->depth--;
-    stage_depth_is(&stage->meter, stage->depth);
     passage = container_of(node, struct passage, node);
     passage->queued = false;
     return passage;
 }
 
-static void put(struct stage *stage, struct entry *entry)
+void stage_put(struct stage *stage, struct passage *passage, int64_t now_ns)
 {
-    struct passage *passage = entry->passage;
-
-    if (!passage) passage = passage_new(stage->pipeline, entry);
-    entry->passage = passage;
-    entry->state = entry->is_call ? ENTRY_INSIDE : ENTRY_DONE;
     passage->stage = stage->index;
     passage->queued = true;
     passage->entered = true;
-    passage->queued_ns = weir_now_ns();
+    passage->queued_ns = now_ns;
     list_add_tail(&stage->queue, &passage->node);
     if (++stage->depth > stage->depth_max) stage->depth_max = stage->depth;
-    stage_depth_is(&stage->meter, stage->depth);
     stage->figures.entered++;
     stage_wake(stage);
 }
 
-void stage_refill(struct stage *stage)
+static void put(struct stage *stage, struct entry *entry, int64_t now_ns)
+{
+    if (!entry->passage) entry->passage = passage_new(stage->pipeline, entry);
+    entry->state = entry->is_call ? ENTRY_INSIDE : ENTRY_DONE;
+    stage_put(stage, entry->passage, now_ns);
+}
+
+void stage_refill(struct stage *stage, int64_t now_ns)
 {
     while (stage->depth < stage->queue_max && !list_empty(&stage->senders)) {
         struct waiter *waiter = waiter_pop(&stage->senders);
         struct entry *entry = container_of(waiter, struct entry, waiter);
-        put(stage, entry);
+        put(stage, entry, now_ns);
         if (!entry->is_call) waiter_wake(waiter, 0);
     }
 }
@@ -179,7 +183,8 @@ static int drop_newest(struct stage *stage, struct entry *entry, struct lost_ite
     return ENTER_LOST;
 }
 
-static int overflow(struct stage *stage, struct entry *entry, struct lost_item *lost)
+static int overflow(struct stage *stage, struct entry *entry, struct lost_item *lost,
+                    int64_t now_ns)
 {
     bool is_results = stage->index == stage->pipeline->stage_count;
 
@@ -194,18 +199,16 @@ static int overflow(struct stage *stage, struct entry *entry, struct lost_item *
     if (stage->spec.overflow == WEIR_DROP_NEWEST) return drop_newest(stage, entry, lost);
     if (stage->spec.overflow == WEIR_DROP_OLDEST) {
         bool for_hook = passage_lose(stage->pipeline, stage_pop(stage), WEIR_EOVERLOAD, lost);
-        put(stage, entry);
+        put(stage, entry, now_ns);
         return for_hook ? ENTER_LOST : 0;
     }
     return WEIR_EOVERLOAD;
 }
 
-int stage_enter(struct stage *stage, struct entry *entry, struct lost_item *lost)
+int stage_enter(struct stage *stage, struct entry *entry, struct lost_item *lost, int64_t now_ns)
 {
-    if (stage->depth >= stage->queue_max || !list_empty(&stage->senders)) {
-        return overflow(stage, entry, lost);
-    }
-    put(stage, entry);
+    if (!stage_has_room(stage)) return overflow(stage, entry, lost, now_ns);
+    put(stage, entry, now_ns);
     return 0;
 }
 
@@ -223,11 +226,10 @@ static void leave_inside(struct pipeline *pipeline, struct passage *passage)
     }
     list_remove(&passage->node);
     first->depth--;
-    stage_depth_is(&first->meter, first->depth);
     first->figures.removed++;
     pipeline->figures.removed++;
     passage_free(pipeline, passage);
-    stage_refill(first);
+    stage_refill(first, weir_now_ns());
 }
 
 bool entry_abort(struct task *task, void *object)

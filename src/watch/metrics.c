@@ -222,22 +222,14 @@ static __attribute__((noinline)) struct meter_band *band_new(struct meter *meter
     return none;
 }
 
-void meter_observe(struct meter *meter, unsigned histogram, int64_t ns)
+static inline void observe(struct meter *meter, struct meter_shard *shard, unsigned histogram,
+                           int64_t ns, bool alone)
 {
     uint64_t value = ns > 0 ? (uint64_t)ns : 0;
     unsigned bucket = histogram_bucket(value);
-    struct meter_counts *counts;
-    struct meter_shard *shard;
+    struct meter_counts *counts = &shard->histograms[histogram];
     struct meter_band *band;
-    unsigned index;
-    bool alone;
 
-    if (!meter) return;
-    index = shard_index(meter);
-    alone = index + 1 < meter->metrics->shard_count;
-    shard = shard_of(meter, index);
-    if (!shard) return;
-    counts = &shard->histograms[histogram];
     band = atom_load_acquire(&counts->bands[bucket >> HISTOGRAM_BAND_BITS]);
     if (__builtin_expect(!band, 0)) {
         band = band_new(meter, &counts->bands[bucket >> HISTOGRAM_BAND_BITS]);
@@ -246,6 +238,28 @@ void meter_observe(struct meter *meter, unsigned histogram, int64_t ns)
     add(&counts->sum, value, alone);
     if (value > atom_load(&counts->max)) raise_to(&counts->max, value);
     add(&band->buckets[bucket & (HISTOGRAM_BAND_BUCKETS - 1)], 1, alone);
+}
+
+void meter_observe(struct meter *meter, unsigned histogram, int64_t ns)
+{
+    struct meter_shard *shard;
+    unsigned index;
+
+    if (!meter) return;
+    index = shard_index(meter);
+    shard = shard_of(meter, index);
+    if (shard) observe(meter, shard, histogram, ns, index + 1 < meter->metrics->shard_count);
+}
+
+struct meter_shard *meter_shard_here(struct meter *meter)
+{
+    return meter ? shard_of(meter, shard_index(meter)) : NULL;
+}
+
+void meter_observe_here(struct meter *meter, struct meter_shard *shard, unsigned histogram,
+                        int64_t ns)
+{
+    if (shard) observe(meter, shard, histogram, ns, true);
 }
 
 /* ---- Objects ---- */

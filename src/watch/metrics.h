@@ -85,6 +85,12 @@ void meter_leave(struct metered *object);
 void meter_count(struct meter *meter, unsigned value, uint64_t amount);
 void meter_observe(struct meter *meter, unsigned histogram, int64_t ns);
 
+/* The same for a task that observes often, and stays on its worker: it keeps the worker's shard
+ * for as long as it runs. NULL: not measured, or no memory now. */
+struct meter_shard *meter_shard_here(struct meter *meter);
+void meter_observe_here(struct meter *meter, struct meter_shard *shard, unsigned histogram,
+                        int64_t ns);
+
 /* All that was observed by now. The meter may be NULL. */
 void meter_read(struct meter *meter, unsigned histogram, struct histogram *ret_histogram);
 

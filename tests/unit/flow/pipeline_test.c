@@ -475,3 +475,98 @@ FLOW_TEST(pipeline_without_room_for_its_tasks_is_refused_and_freed)
     }
     return result;
 }
+
+/* ---- One item after the other ---- */
+
+static int nap(void *data, void *keep_arg)
+{
+    const struct item *item = data;
+    (void)keep_arg;
+    return weir_sleep(item->id);
+}
+
+static int nap_in_turn(void *arg)
+{
+    static const int naps_ms[] = {5, 50, 0, 5, 0, 50, 5};
+    weir_stage_spec one = stage(0);
+    weir_pipeline_spec spec = {.name = "naps",
+                               .item_bytes = sizeof(struct item),
+                               .budget_ms = 1000,
+                               .stages = &one,
+                               .stage_count = 1,
+                               .on_lost = note_lost};
+    weir_stage_figures s;
+    weir_pipeline *pipeline;
+    int result;
+
+    (void)arg;
+    reset();
+    one.fn = nap;
+    one.timeout_ms = 9;
+    one.queue_max = 8;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        for (int i = 0; i < 7; i++) {
+            CHECK_OK(weir_pipeline_send(pipeline, &(struct item){.id = naps_ms[i]}));
+        }
+        weir_pipeline_stop(pipeline, WEIR_DRAIN);
+        CHECK_OK(weir_pipeline_wait(pipeline));
+        CHECK_OK(weir_pipeline_stage_figures(pipeline, 0, &s));
+        CHECK_INT(s.finished, ==, 5);
+        CHECK_INT(s.timeouts, ==, 2);
+        CHECK_INT(atom_load(&lost_count), ==, 2);
+        CHECK_INT(atom_load(&lost_error), ==, WEIR_ETIMEDOUT);
+        /* 5 and 9 and 5 and 9 and 5: neither is cut short by the time of the one before. */
+        CHECK_INT(s.ran.count, ==, 7);
+        CHECK_INT(s.ran.total_ns, >=, 33 * INT64_C(1000000));
+        CHECK_INT(s.ran.total_ns, <, 34 * INT64_C(1000000));
+        /* Each waits for all before it: 0, 5, 14, 14, 19, 19, 28. */
+        CHECK_INT(s.waited.count, ==, 7);
+        CHECK_INT(s.waited.total_ns, >=, 99 * INT64_C(1000000));
+        CHECK_INT(s.waited.total_ns, <, 101 * INT64_C(1000000));
+        check_conserved(pipeline, 1);
+    }
+    return result;
+}
+
+TEST_WITH(pipeline_stage_gives_each_item_its_own_time, .workers = 1)
+{
+    test_clock_auto();
+    CHECK_OK(flow_test_run(nap_in_turn));
+}
+
+/* Items that wait at the gate all at once, although only the first has woken a task. */
+FLOW_TEST(pipeline_stage_works_on_as_many_items_as_its_concurrency)
+{
+    enum { CONCURRENCY = 5, ITEMS = 12 };
+    weir_stage_spec stages[3];
+    weir_pipeline_spec spec = three(stages);
+    weir_stage_figures s;
+    weir_pipeline *pipeline;
+    int result;
+
+    reset();
+    stages[0].concurrency = CONCURRENCY;
+    stages[0].queue_max = ITEMS;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_event_open(scope, "gate", &places[0].gate));
+        CHECK_OK(weir_pipeline_open(scope, &spec, &pipeline));
+        settle(); /* its tasks wait for items */
+        for (int i = 0; i < ITEMS; i++) {
+            CHECK_OK(weir_pipeline_send(pipeline, &(struct item){.wait_stage = 1}));
+        }
+        settle();
+        CHECK_INT(atom_load(&places[0].entered), ==, CONCURRENCY);
+        CHECK_OK(weir_pipeline_stage_figures(pipeline, 0, &s));
+        CHECK_INT(s.running, ==, CONCURRENCY);
+        CHECK_INT(s.depth, ==, ITEMS - CONCURRENCY);
+        weir_event_set(places[0].gate);
+        weir_pipeline_stop(pipeline, WEIR_DRAIN);
+        CHECK_OK(weir_pipeline_wait(pipeline));
+        CHECK_INT(atom_load(&places[2].left), ==, ITEMS);
+        check_conserved(pipeline, 3);
+    }
+    return result;
+}
