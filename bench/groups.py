@@ -106,6 +106,7 @@ PEERS = {
     "weir2": Peer("weir", {"BENCH_WORKERS": "2"}),
     "weir_off": Peer("weir", {"BENCH_WORKERS": "1", "BENCH_METRICS": "off"}),
     "weir2_off": Peer("weir", {"BENCH_WORKERS": "2", "BENCH_METRICS": "off"}),
+    "weir2_apart": Peer("weir", {"BENCH_WORKERS": "2", "BENCH_APART": "1"}),
     "go": Peer("go", {"GOMAXPROCS": "1"}),
     "go2": Peer("go", {"GOMAXPROCS": "2"}),
     "tokio": Peer("tokio", {"BENCH_WORKERS": "1"}),
@@ -180,6 +181,7 @@ TIMERS = {**TASKS, "libuv": "libuv"}
 # Beside itself with metrics off: what they cost.
 FLOW = {"weir": "weir", "weir_off": "weir_off", "go": "go", "tokio": "tokio"}
 FLOW_2 = {"weir": "weir2", "weir_off": "weir2_off", "go": "go2", "tokio": "tokio2"}
+CHANNEL_2 = {**FLOW_2, "weir_apart": "weir2_apart"}
 FIBERS = {**FLOW, "boost_fiber": "boost_fiber"}
 # One worker and two threads of a pool; where callers and pool share workers, two of them.
 POOLS = {"weir": "weir", "weir_off": "weir_off", "go": "go2", "tokio": "tokio2"}
@@ -245,8 +247,10 @@ GROUPS = {
         Row("ping_pong", FIBERS, 3_000_000, 100_000),
         Row("channel_1_1", FIBERS, 10_000_000, 1_000_000),
         Row("channel_4_4", FIBERS, 10_000_000, 1_000_000),
-        Row("channel_1_1_2", FLOW_2, 5_000_000, 200_000, workload="channel_1_1"),
-        Row("channel_4_4_2", FLOW_2, 5_000_000, 200_000, workload="channel_4_4"),
+        Row("channel_1_1_2", CHANNEL_2, 5_000_000, 200_000, workload="channel_1_1",
+            ours=("weir", "weir_apart")),
+        Row("channel_4_4_2", CHANNEL_2, 5_000_000, 200_000, workload="channel_4_4",
+            ours=("weir", "weir_apart")),
         Row("select_4_0", FLOW, 3_000_000, 100_000),
         Row("select_4_128", FLOW, 5_000_000, 200_000),
         Row("mutex", FIBERS, 20_000_000, 1_000_000),

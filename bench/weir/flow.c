@@ -1,9 +1,10 @@
 /* flow.c - weir's side of `bench flow`.
  *
  * BENCH_WORKERS (default 1) is the number of workers; with more than one the
- * peer calls itself weir2, weir3 and so on. With two workers senders and receivers are placed
- * so that every item crosses from one to the other. With BENCH_METRICS=off nothing is measured
- * by weir itself, and the peer's name ends in _off. */
+ * peer calls itself weir2, weir3 and so on. Tasks run where the runtime puts them; with BENCH_APART
+ * senders and receivers of channels are placed on the workers in turn, so that the items of
+ * a single sender cross from one worker to the other, and the name ends in _apart. With
+ * BENCH_METRICS=off nothing is measured by weir itself, and the name ends in _off. */
 #include <stdbool.h>
 #include <weir/weir.h>
 
@@ -11,6 +12,7 @@
 #include "job.h"
 
 static int workers = 1;
+static bool apart;
 
 typedef WEIR_TX(uint64_t) item_tx;
 typedef WEIR_RX(uint64_t) item_rx;
@@ -43,17 +45,18 @@ static void channel(const struct bench *bench, weir_scope *scope, size_t capacit
     check(bench, "weir_chan_open", weir_chan_open(scope, &spec, ret_tx, ret_rx));
 }
 
+enum { ANYWHERE = -1 };
+
 static void spawn(const struct bench *bench, weir_scope *scope, int worker, weir_task_fn fn,
                   const void *arg, size_t arg_bytes)
 {
-    check(bench, "weir_task_spawn",
-          weir_task_spawn(scope,
-                          &(weir_task_spec){.fn = fn,
-                                            .arg = arg,
-                                            .arg_bytes = arg_bytes,
-                                            .place = WEIR_PLACE_WORKER,
-                                            .worker = worker % workers},
-                          NULL));
+    weir_task_spec spec = {.fn = fn, .arg = arg, .arg_bytes = arg_bytes};
+
+    if (worker != ANYWHERE) {
+        spec.place = WEIR_PLACE_WORKER;
+        spec.worker = worker % workers;
+    }
+    check(bench, "weir_task_spawn", weir_task_spawn(scope, &spec, NULL));
 }
 
 /* ---- Channels ---- */
@@ -92,8 +95,8 @@ static void channel_measured(const struct bench *bench, int pairs)
     channel(bench, scope, BENCH_CHANNEL_CAPACITY, &stream.tx, &stream.rx);
     begin_ns = bench_now_ns();
     for (int i = 0; i < pairs; i++) {
-        spawn(bench, scope, i, send_all, &stream, sizeof stream);
-        spawn(bench, scope, i + 1, receive_all, &stream, sizeof stream);
+        spawn(bench, scope, apart ? i : ANYWHERE, send_all, &stream, sizeof stream);
+        spawn(bench, scope, apart ? i + 1 : ANYWHERE, receive_all, &stream, sizeof stream);
     }
     check(bench, "weir_scope_close", weir_scope_close(scope));
     bench_print_ns(bench, bench->workload, bench_now_ns() - begin_ns, stream.count * (size_t)pairs);
@@ -486,12 +489,13 @@ static void name_peer(char *ret_peer, size_t peer_bytes, bool metrics_off)
     char count[12] = "";
 
     if (workers > 1) snprintf(count, sizeof count, "%d", workers);
-    snprintf(ret_peer, peer_bytes, "weir%s%s", count, metrics_off ? "_off" : "");
+    snprintf(ret_peer, peer_bytes, "weir%s%s%s", count, apart ? "_apart" : "",
+             metrics_off ? "_off" : "");
 }
 
 int main(int argc, char **argv)
 {
-    char peer[24];
+    char peer[32];
     int metrics_off = metrics_asked_off();
     struct bench bench = {.program = "bench-flow", .peer = peer};
     struct session session = {.bench = &bench};
@@ -510,6 +514,7 @@ int main(int argc, char **argv)
                 getenv("BENCH_METRICS"));
         return 2;
     }
+    apart = getenv("BENCH_APART") != NULL;
     name_peer(peer, sizeof peer, metrics_off);
     config.workers = workers;
     config.metrics_off = metrics_off;

@@ -152,7 +152,7 @@ WEIR_API void weir_rx_drop(weir_rx *take_rx);
  * rendezvous. What is stored stays. Errors: WEIR_EREFUSED. Never suspends. */
 WEIR_API WEIR_MUST_USE int weir_chan_resize(weir_tx *tx, size_t capacity);
 
-/* What a channel has seen; for weir_chan_figures. */
+/* What a channel has seen; with several workers depth_max is the most that was looked at. */
 typedef struct weir_chan_figures {
     size_t depth, depth_max, capacity;
     size_t senders_waiting, receivers_waiting;

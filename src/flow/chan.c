@@ -11,22 +11,6 @@
 
 /* ---- Items ---- */
 
-static inline void copy_item(const struct chan *chan, void *to, const void *from)
-{
-    /* A number, a pointer or two are the usual items: no call for those. */
-    if (chan->item_bytes == sizeof(uint64_t)) {
-        memcpy(to, from, sizeof(uint64_t));
-    } else if (chan->item_bytes == sizeof(uint32_t)) {
-        memcpy(to, from, sizeof(uint32_t));
-    } else if (chan->item_bytes == 2 * sizeof(uint64_t)) {
-        memcpy(to, from, 2 * sizeof(uint64_t));
-    } else {
-        sanitize_unseen_begin(); /* edges are those of the calls, not of the copies */
-        memcpy(to, from, chan->item_bytes);
-        sanitize_unseen_end();
-    }
-}
-
 static inline void count_stored(struct chan *chan)
 {
     if (++chan->count > chan->depth_max) chan->depth_max = chan->count;
@@ -63,12 +47,6 @@ static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t s
     meter_observe(chan->metered.meter, CHAN_WAIT, since_ns ? clock_ns(chan) - since_ns : 0);
 }
 
-static void aim_head(struct chan *chan)
-{
-    bool ahead = chan->sampled && chan->sampled >= chan->head;
-    chan->head_mark = ahead ? chan->sampled + chan->item_bytes : chan->end;
-}
-
 /* The item that was stored last is measured, unless another is. */
 static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t since_ns)
 {
@@ -77,7 +55,7 @@ static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t s
     if (!chan->metered.meter || chan->sampled) return;
     chan->sampled = after - chan->item_bytes;
     chan->sampled_ns = since_ns ? since_ns : clock_ns(chan);
-    aim_head(chan);
+    chan_aim_head(chan);
 }
 
 /* ---- The ring: what is seldom has its place at marks, which cost nothing to pass by ---- */
@@ -86,7 +64,8 @@ static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t s
 static __attribute__((noinline)) void tail_at_mark(struct chan *chan, bool waited)
 {
     if (!waited && chan_accepted(chan) >= chan->sample_at) {
-        chan->sample_at = chan_accepted(chan) + CHAN_SAMPLE_EVERY;
+        chan->sample_at = chan_accepted(chan) +
+                          (chan->object.has_sides ? CHAN_SAMPLE_EVERY_APART : CHAN_SAMPLE_EVERY);
         sample_stored(chan, 0);
     }
     if (chan->tail == chan->end) chan->tail = chan->items;
@@ -102,12 +81,12 @@ static __attribute__((noinline)) void head_at_mark(struct chan *chan, bool recei
         }
     }
     if (chan->head == chan->end) chan->head = chan->items;
-    aim_head(chan);
+    chan_aim_head(chan);
 }
 
 static inline void store(struct chan *chan, const void *item, bool waited)
 {
-    copy_item(chan, chan->tail, item);
+    chan_copy_item(chan, chan->tail, item);
     chan->tail += chan->item_bytes;
     count_stored(chan);
     if (__builtin_expect(chan->tail == chan->tail_mark, 0)) tail_at_mark(chan, waited);
@@ -115,7 +94,7 @@ static inline void store(struct chan *chan, const void *item, bool waited)
 
 static inline void unstore(struct chan *chan, void *item, bool received)
 {
-    copy_item(chan, item, chan->head);
+    chan_copy_item(chan, item, chan->head);
     chan->head += chan->item_bytes;
     chan->count--;
     if (__builtin_expect(chan->head == chan->head_mark, 0)) head_at_mark(chan, received);
@@ -187,7 +166,7 @@ static bool hand_over(struct chan *chan, const void *item)
     if (list_empty(&chan->receivers) || chan->count > 0 || !worker_self()) return false;
     receiver = waiter_pop(&chan->receivers);
     if (!receiver) return false;
-    copy_item(chan, receiver->item, item);
+    chan_copy_item(chan, receiver->item, item);
     count_accepted(chan);
     count_received(chan);
     if (is_sample(chan->received)) sample_passed(chan, 0);
@@ -239,7 +218,7 @@ int chan_take(struct chan *chan, void *item)
     if (!list_empty(&chan->senders)) {
         struct waiter *sender = waiter_pop(&chan->senders);
         if (sender) {
-            copy_item(chan, item, sender->item);
+            chan_copy_item(chan, item, sender->item);
             count_accepted(chan);
             count_received(chan);
             if (__builtin_expect(sender->since_ns != 0, 0)) sample_passed(chan, sender->since_ns);
@@ -275,7 +254,7 @@ bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *ite
     if (__builtin_expect(!list_empty(&chan->receivers), 0)) {
         receiver = waiter_pop(&chan->receivers);
         if (__builtin_expect(receiver != NULL, 1)) {
-            copy_item(chan, receiver->item, item);
+            chan_copy_item(chan, receiver->item, item);
             if (is_sample(++chan->received)) sample_passed(chan, 0);
             waiter_wake_here(worker, receiver);
             return true;
@@ -299,7 +278,7 @@ bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item)
     if (list_empty(&chan->senders)) return false;
     sender = waiter_pop(&chan->senders);
     if (!sender) return false;
-    copy_item(chan, item, sender->item);
+    chan_copy_item(chan, item, sender->item);
     chan->received++;
     if (__builtin_expect(sender->since_ns != 0, 0)) sample_passed(chan, sender->since_ns);
     waiter_wake_here(worker, sender);
@@ -316,7 +295,7 @@ static int send_wait(struct chan *chan, struct task *self, const void *item)
 
     if (is_sample(++chan->parked)) waiter.since_ns = clock_ns(chan);
     list_add_tail(&chan->senders, &waiter.node);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     r = waiter_park(self, &waiter, &wait_send);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
@@ -327,11 +306,11 @@ static __attribute__((noinline)) int send_dropping(struct chan *chan, const void
     unsigned char dropped[WEIR_ITEM_BYTES_MAX] __attribute__((aligned(16)));
     int r;
 
-    flow_lock(&chan->object);
+    chan_lock(chan);
     r = chan_offer(chan, item, dropped);
     if (!worker_self() && r != WEIR_ECLOSED && !list_empty(&chan->receivers)) chan_ask_home(chan);
-    flow_unlock(&chan->object);
-    if (r == CHAN_DROPPED_THIS) copy_item(chan, dropped, item);
+    chan_unlock(chan);
+    if (r == CHAN_DROPPED_THIS) chan_copy_item(chan, dropped, item);
     sanitize_acquire(chan); /* who sent the oldest comes before the hook */
     if (r > 0) chan_call_hook(chan, dropped, WEIR_DROPPED_OVERFLOW);
     return r > 0 ? 0 : r;
@@ -359,21 +338,22 @@ static __attribute__((noinline)) int send_slowly(weir_tx *tx, const void *item)
     r = task_enter(self, ENTER_PLAIN);
     if (__builtin_expect(r < 0, 0)) return r;
     sanitize_release(chan);
+    if (chan->object.has_sides && chan_send_apart(worker_self(), chan, item)) return 0;
     if (__builtin_expect(drops(chan), 0)) return send_dropping(chan, item);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     r = chan_offer(chan, item, NULL);
     if (r == CHAN_MUST_WAIT) {
         if (chan->overflow == WEIR_WAIT) return send_wait(chan, self, item);
         r = reject(chan);
     }
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     return r;
 }
 
 static SWITCH_RETURNS int send_wait_here(struct chan *chan, struct task *self, const void *item)
 {
     struct meter *meter = chan->metered.meter;
-    struct waiter waiter;
+    struct waiter waiter WEIR_UNINITIALIZED_;
     int r;
 
     if (chan->overflow != WEIR_WAIT) return reject(chan);
@@ -396,15 +376,19 @@ static __attribute__((noinline)) int send_here(struct chan *chan, struct task *s
 int weir_tx_send(weir_tx *tx, const void *item)
 {
     struct chan *chan = handle_object(tx, HANDLE_TX);
-    struct task *self = task_self();
+    struct task *self;
 
-    if (__builtin_expect(
-            !chan || !self || chan->send_special || self->attention != 0 || self->budget <= 0, 0)) {
+    if (__builtin_expect(!chan, 0)) return send_slowly(tx, item);
+    self = task_self();
+    if (__builtin_expect(!self || chan->send_special || self->attention != 0 || self->budget <= 0,
+                         0)) {
         return send_slowly(tx, item);
     }
     self->budget--;
     sanitize_release(chan);
-    if (__builtin_expect(!list_empty(&chan->receivers) || chan->count >= chan->word_capacity, 0)) {
+    if (__builtin_expect(!list_empty(&chan->receivers), 0)) return send_here(chan, self, item);
+    if (__builtin_expect(chan->count >= chan->word_capacity, 0)) {
+        if (chan->count >= chan->capacity) return send_wait_here(chan, self, item);
         return send_here(chan, self, item);
     }
     memcpy(chan->tail, item, sizeof(uint64_t));
@@ -423,11 +407,11 @@ int weir_tx_try_send(weir_tx *tx, const void *item)
     if (!worker && !chan->any_thread) return refuse_no_task("weir_tx_try_send");
     sanitize_release(chan);
     if (drops(chan)) return send_dropping(chan, item);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     r = chan_offer(chan, item, NULL);
     if (r == CHAN_MUST_WAIT) r = reject(chan);
     if (r == 0 && !worker && !list_empty(&chan->receivers)) chan_ask_home(chan);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     if (worker) worker_touched(worker);
     return r;
 }
@@ -450,7 +434,7 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
         if (drops(chan)) {
             r = send_dropping(chan, item);
         } else {
-            flow_lock(&chan->object);
+            chan_lock(chan);
             /* What fits, under one lock; the last one is looked at below. */
             while ((r = chan_offer(chan, item, NULL)) == 0 && sent + 1 < count) {
                 sent++;
@@ -461,11 +445,11 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
                 if (r == 0) {
                     r = send_wait(chan, self, item);
                 } else {
-                    flow_unlock(&chan->object);
+                    chan_unlock(chan);
                 }
             } else {
                 if (r == CHAN_MUST_WAIT) r = reject(chan);
-                flow_unlock(&chan->object);
+                chan_unlock(chan);
             }
         }
         if (r == 0) {
@@ -492,18 +476,18 @@ int weir_tx_wait_done(weir_tx *tx)
     }
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    flow_lock(&chan->object);
+    chan_lock(chan);
     if (chan->unfinished == 0) {
-        flow_unlock(&chan->object);
+        chan_unlock(chan);
         sanitize_acquire(&chan->finishers);
         return 0;
     }
     if (chan->rx_count == 0) {
-        flow_unlock(&chan->object);
+        chan_unlock(chan);
         return WEIR_ECLOSED;
     }
     list_add_tail(&chan->finishers, &waiter.node);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     r = waiter_park(self, &waiter, &wait_done);
     sanitize_acquire(&chan->finishers);
     return r;
@@ -533,11 +517,11 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     int r;
 
     if (chan->takes_work && task_interruption(self, true) < 0) {
-        flow_unlock(&chan->object);
+        chan_unlock(chan);
         return task_interruption(self, true);
     }
     list_add_tail(&chan->receivers, &waiter.node);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     r = waiter_park(self, &waiter, chan->takes_work ? &wait_recv_work : &wait_recv);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
@@ -551,12 +535,16 @@ static __attribute__((noinline)) int recv_slowly(weir_rx *rx, void *ret_item)
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_rx_recv");
     r = task_enter(self, ENTER_PLAIN);
     if (__builtin_expect(r < 0, 0)) return r;
-    flow_lock(&chan->object);
+    if (chan->object.has_sides && chan_recv_apart(worker_self(), chan, ret_item)) {
+        sanitize_acquire(chan);
+        return 0;
+    }
+    chan_lock(chan);
     r = chan_take(chan, ret_item);
     if (r == CHAN_MUST_WAIT) {
         r = recv_wait(chan, self, ret_item);
     } else {
-        flow_unlock(&chan->object);
+        chan_unlock(chan);
     }
     sanitize_acquire(chan);
     return r;
@@ -565,7 +553,7 @@ static __attribute__((noinline)) int recv_slowly(weir_rx *rx, void *ret_item)
 static SWITCH_RETURNS int recv_wait_here(struct chan *chan, struct task *self, void *ret_item)
 {
     struct meter *meter = chan->metered.meter;
-    struct waiter waiter;
+    struct waiter waiter WEIR_UNINITIALIZED_;
     int r;
 
     waiter_init(&waiter, self, &chan->object, ret_item);
@@ -586,10 +574,12 @@ static __attribute__((noinline)) int recv_here(struct chan *chan, struct task *s
 int weir_rx_recv(weir_rx *rx, void *ret_item)
 {
     struct chan *chan = handle_object(rx, HANDLE_RX);
-    struct task *self = task_self();
+    struct task *self;
 
-    if (__builtin_expect(
-            !chan || !self || chan->recv_special || self->attention != 0 || self->budget <= 0, 0)) {
+    if (__builtin_expect(!chan, 0)) return recv_slowly(rx, ret_item);
+    self = task_self();
+    if (__builtin_expect(!self || chan->recv_special || self->attention != 0 || self->budget <= 0,
+                         0)) {
         return recv_slowly(rx, ret_item);
     }
     self->budget--;
@@ -612,9 +602,9 @@ int weir_rx_try_recv(weir_rx *rx, void *ret_item)
     int r;
 
     if (!worker_self()) return refuse_no_task("weir_rx_try_recv");
-    flow_lock(&chan->object);
+    chan_lock(chan);
     r = chan_take(chan, ret_item);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     sanitize_acquire(chan);
     worker_touched(worker_self());
     if (r == 0) return 1;
@@ -633,7 +623,7 @@ int weir_rx_recv_many(weir_rx *rx, void *ret_items, size_t count_max)
     if (count_max > INT32_MAX) count_max = INT32_MAX;
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0 || count_max == 0) return r;
-    flow_lock(&chan->object);
+    chan_lock(chan);
     while (count < count_max && (r = chan_take(chan, item)) == 0) {
         count++;
         item += chan->item_bytes;
@@ -642,7 +632,7 @@ int weir_rx_recv_many(weir_rx *rx, void *ret_items, size_t count_max)
         r = recv_wait(chan, self, item);
         if (r == 0) count = 1;
     } else {
-        flow_unlock(&chan->object);
+        chan_unlock(chan);
     }
     sanitize_acquire(chan);
     return count > 0 ? (int)count : r;
@@ -655,13 +645,13 @@ void weir_rx_done(weir_rx *rx, size_t count)
 
     flow_check_worker("weir_rx_done");
     sanitize_release(&chan->finishers);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     possible = chan->counts_done && count <= chan->taken;
     if (possible) {
         chan->taken -= count;
         chan_finish(chan, count);
     }
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     worker_touched(worker_self());
     if (!possible) {
         misuse(
@@ -685,11 +675,11 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
         return refuse("channel '%s': capacity %zu is not within 1 and capacity_max, %u",
                       chan->object.name, capacity, chan->slots);
     }
-    flow_lock(&chan->object);
+    chan_lock(chan);
     chan->capacity = (uint32_t)capacity;
     chan_set_special(chan);
     chan_refill(chan);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     worker_touched(worker_self());
     return 0;
 }
@@ -704,7 +694,7 @@ static size_t queue_length(const struct list *queue)
 static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_figures)
 {
     chan_check_thread(chan, call);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     *ret_figures = (weir_chan_figures){
         .depth = chan->count,
         .depth_max = chan->depth_max,
@@ -717,7 +707,7 @@ static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_
         .dropped = chan->dropped,
         .unfinished = chan->unfinished,
     };
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
 }
 
 void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)

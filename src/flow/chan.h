@@ -1,6 +1,6 @@
 /* chan.h - what a channel is inside.
  *
- * Invariants, under the lock: receivers wait only while nothing is stored and no sender
+ * Invariants, under the locks: receivers wait only while nothing is stored and no sender
  * waits (a foreign thread may have stored something a moment ago: then mail to the home
  * worker is under way, which hands it over); senders wait only while the channel is full;
  * nobody waits in a channel that is over.
@@ -23,6 +23,22 @@ struct chan_end {
     struct list node; /* in chan->ends */
     void *handle;
     bool sends;
+};
+
+/* What the sends, or the receives, of a channel that several workers use touch: see
+ * chan_sides.c. The lines around it are touched by nobody. */
+struct chan_side {
+    unsigned char lines_before[64];
+    ATOM(bool) busy;              /* its lock: held for a few instructions */
+    unsigned char *at;            /* where the next item goes, or is */
+    uint32_t limit;               /* so many may be moved without a look at the other side, ... */
+    uint32_t base;                /* ... so many if the other had moved none, ... */
+    uint32_t most;                /* ... and so many without all locks, whatever the other does */
+    ATOM(uint32_t) moved;         /* since all locks were held; the other side looks at it */
+    uint32_t deepest;             /* so many were seen to be stored since then */
+    ATOM(unsigned) vain;          /* times in a row that it was no use to wait for the other */
+    ATOM(struct worker *) worker; /* that has moved the last one */
+    unsigned char lines_after[64];
 };
 
 struct chan {
@@ -73,12 +89,43 @@ struct chan {
     uint64_t sample_at;     /* so many accepted items are not measured */
     uint32_t parked;        /* sends that had to wait so far */
     struct metered metered;
+    /* Not there at all if it has no sides. */
+    struct chan_side tx;
+    struct chan_side rx;
 };
 
-/* One wait at a time is measured, of every so many items: the clock costs more than a send. */
-enum { CHAN_SAMPLE_EVERY = 64 };
+/* One wait at a time is measured, of every so many items: the clock costs more than a send,
+ * and the locks of both sides still more. */
+enum { CHAN_SAMPLE_EVERY = 64, CHAN_SAMPLE_EVERY_APART = 512 };
 
-/* What was accepted was received, or dropped, or is stored. The lock is held. */
+/* ---- Locks (chan_sides.c): the object's, and one of each side ---- */
+
+/* Take the locks of both sides, and account for what they have moved; and let go. */
+void chan_sides_join(struct chan *chan);
+void chan_sides_part(struct chan *chan);
+
+/* All but chan_send_apart and chan_recv_apart need all of them; only who takes out a waiter
+ * (waiter_abort) is content with the object's. */
+static inline void chan_lock(struct chan *chan)
+    LOCK_ACQUIRES(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
+{
+    flow_lock(&chan->object);
+    if (chan->object.has_sides) chan_sides_join(chan);
+}
+
+static inline void chan_unlock(struct chan *chan)
+    LOCK_RELEASES(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
+{
+    if (chan->object.has_sides) chan_sides_part(chan);
+    flow_unlock(&chan->object);
+}
+
+/* A send or a receive with the lock of its side alone, no lock being held: false if that
+ * is not possible just now. */
+bool chan_send_apart(struct worker *worker, struct chan *chan, const void *item);
+bool chan_recv_apart(struct worker *worker, struct chan *chan, void *item);
+
+/* What was accepted was received, or dropped, or is stored. The locks are held. */
 static inline uint64_t chan_accepted(const struct chan *chan)
 {
     return chan->received + chan->dropped + chan->count;
@@ -90,6 +137,30 @@ static inline void chan_aim_tail(struct chan *chan)
     size_t step = (size_t)CHAN_SAMPLE_EVERY * chan->item_bytes;
     size_t left = (size_t)(chan->end - chan->tail);
     chan->tail_mark = chan->tail + (left < step ? left : step);
+}
+
+/* The head has moved, or what is measured has changed. */
+static inline void chan_aim_head(struct chan *chan)
+{
+    bool ahead = chan->sampled && chan->sampled >= chan->head;
+    chan->head_mark = ahead ? chan->sampled + chan->item_bytes : chan->end;
+}
+
+/* Copy one. */
+static inline void chan_copy_item(const struct chan *chan, void *to, const void *from)
+{
+    /* A number, a pointer or two are the usual items: no call for those. */
+    if (chan->item_bytes == sizeof(uint64_t)) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else if (chan->item_bytes == sizeof(uint32_t)) {
+        memcpy(to, from, sizeof(uint32_t));
+    } else if (chan->item_bytes == 2 * sizeof(uint64_t)) {
+        memcpy(to, from, 2 * sizeof(uint64_t));
+    } else {
+        sanitize_unseen_begin(); /* edges are those of the calls, not of the copies */
+        memcpy(to, from, chan->item_bytes);
+        sanitize_unseen_end();
+    }
 }
 
 /* Results of the attempts below, beyond 0 and errors. */
@@ -117,15 +188,15 @@ void chan_ask_home(struct chan *chan);               /* to wake whom a foreign t
 /* Not under the lock. */
 void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
 
-/* The lock is held: whether sends and receives are plain moves in memory has changed. */
+/* The lock is held: whether sends and receives are plain moves in memory has changed. They never
+ * are if others may be at it: then both are special from the beginning, and read without
+ * the lock. */
 static inline void chan_set_special(struct chan *chan)
 {
-    bool shared = chan->object.stable.shared;
-    /* Calls look at these without the lock: where there is one they are written once. */
-    if (shared && chan->send_special) return;
-    chan->recv_special = shared || chan->counts_done;
+    if (chan->object.stable.shared) return;
+    chan->recv_special = chan->counts_done;
     chan->over_or_work = chan->takes_work || chan->closed || chan->tx_count == 0;
-    chan->send_special = shared || chan->counts_done || chan->closed || chan->rx_count == 0 ||
+    chan->send_special = chan->counts_done || chan->closed || chan->rx_count == 0 ||
                          chan->overflow >= WEIR_DROP_NEWEST;
     chan->word_capacity = chan->item_bytes == sizeof(uint64_t) ? chan->capacity : 0;
 }

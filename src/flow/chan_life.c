@@ -62,10 +62,10 @@ static int end_copy(struct chan *chan, bool sends, const char *call, void **ret_
     chan_check_thread(chan, call);
     r = end_new(chan, sends, &end);
     if (r < 0) return r;
-    flow_lock(&chan->object);
+    chan_lock(chan);
     gone = chan->scope_is_gone;
     if (!gone) end_link(chan, end);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     if (gone) {
         end_free(end);
         return WEIR_ECLOSED;
@@ -93,14 +93,14 @@ static __attribute__((noinline)) void discard(struct chan *chan, enum weir_drop 
 
     for (;;) {
         bool found;
-        flow_lock(&chan->object);
+        chan_lock(chan);
         found = chan->count > 0;
         if (found) {
             chan_unstore(chan, item);
             chan->dropped++;
             chan_finish(chan, 1);
         }
-        flow_unlock(&chan->object);
+        chan_unlock(chan);
         if (!found) return;
         sanitize_acquire(chan); /* who sent it comes before the hook */
         chan_call_hook(chan, item, why);
@@ -191,7 +191,7 @@ static void end_drop(struct chan *chan, void *handle, const char *call)
 
     chan_check_thread(chan, call);
     handle_close(handle); /* from here on a second drop is told */
-    flow_lock(&chan->object);
+    chan_lock(chan);
     end = end_find(chan, handle);
     list_remove(&end->node);
     chan->holders++; /* others may drop the last end, or end the scope, while we discard */
@@ -202,13 +202,13 @@ static void end_drop(struct chan *chan, void *handle, const char *call)
         close_sending(chan);
         discards = chan->discards;
     }
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     mem_free(end);
     if (discards) discard(chan, WEIR_DROPPED_CLOSE);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     chan->holders--;
     over = is_over(chan);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     free_if_over(chan, over);
     if (worker_self()) worker_touched(worker_self());
 }
@@ -231,10 +231,10 @@ void weir_tx_close(weir_tx *tx)
     bool closes;
 
     chan_check_thread(chan, "weir_tx_close");
-    flow_lock(&chan->object);
+    chan_lock(chan);
     closes = !chan->closed;
     if (closes) close_sending(chan);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     if (closes && chan->discards) discard(chan, WEIR_DROPPED_CLOSE);
     if (worker_self()) worker_touched(worker_self());
 }
@@ -247,7 +247,7 @@ static void deliver_chan_mail(struct worker *worker, struct mail *mail)
     bool gone;
 
     (void)worker;
-    flow_lock(&chan->object);
+    chan_lock(chan);
     chan->mail_under_way = false;
     if (chan->rx_count == 0) {
         close_receiving(chan);
@@ -258,7 +258,7 @@ static void deliver_chan_mail(struct worker *worker, struct mail *mail)
     if (chan->closed) close_sending(chan);
     if (chan->unfinished == 0) waiter_wake_all(&chan->finishers, 0);
     gone = chan->object.ended;
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     if (gone) chan->object.belonging.kind->release(worker, &chan->object.belonging);
 }
 
@@ -283,7 +283,7 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
     bool mail, over;
 
     (void)worker;
-    flow_lock(&chan->object);
+    chan_lock(chan);
     /* From here on nothing is sent, and no more mail. */
     chan->object.ended = true;
     chan->closed = true;
@@ -294,22 +294,22 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
         waiter_wake_all(&chan->receivers, WEIR_ECLOSED);
         waiter_wake_all(&chan->finishers, WEIR_ECLOSED);
     }
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     if (mail) return; /* its delivery comes back here */
     discard(chan, WEIR_DROPPED_SCOPE);
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return;
     meter_leave(&chan->metered);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     chan->scope_is_gone = true; /* before its opener goes on */
     chan->holders++;
     close_ends(chan);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     (void)scope_forget(belonging);
-    flow_lock(&chan->object);
+    chan_lock(chan);
     chan->holders--;
     over = is_over(chan);
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
     free_if_over(chan, over);
 }
 
@@ -321,7 +321,11 @@ static void chan_describe(const struct belonging *belonging, char *text, size_t 
     if (chan->capacity == 0) {
         (void)snprintf(text, bytes, "'%s', rendezvous", chan->object.name);
     } else {
-        (void)snprintf(text, bytes, "'%s', %u of %u items", chan->object.name, chan->count,
+        uint32_t stored = chan->count;
+        if (chan->object.has_sides) {
+            stored += atom_load(&chan->tx.moved) - atom_load(&chan->rx.moved);
+        }
+        (void)snprintf(text, bytes, "'%s', %u of %u items", chan->object.name, stored,
                        chan->capacity);
     }
 }
@@ -354,6 +358,7 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     ret_boundary->meter = chan->metered.meter;
     ret_boundary->wait_histogram = CHAN_WAIT;
     if (!boundary_hold(mutex, chan->object.stable.shared)) return true;
+    if (chan->object.has_sides) chan_sides_join(chan);
     boundary_figure(ret_boundary, "depth", chan->count);
     boundary_figure(ret_boundary, "depth_max", chan->depth_max);
     boundary_figure(ret_boundary, "accepted", chan_accepted(chan));
@@ -362,6 +367,7 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     boundary_figure(ret_boundary, "dropped", chan->dropped);
     boundary_figure(ret_boundary, "senders", chan->tx_count);
     boundary_figure(ret_boundary, "receivers", chan->rx_count);
+    if (chan->object.has_sides) chan_sides_part(chan);
     boundary_let_go(mutex, chan->object.stable.shared);
     return true;
 }
@@ -428,13 +434,21 @@ static int check_spec(const weir_chan_spec *spec)
     return 0;
 }
 
+/* Whether several workers may send and receive with nothing else to do: then there are sides. */
+static bool has_sides(const weir_chan_spec *spec)
+{
+    return worker_self()->runtime->shared && !spec->any_thread && !spec->counts_done &&
+           spec->capacity != WEIR_RENDEZVOUS;
+}
+
 /* An any_thread channel may outlive its runtime, so its memory is not the runtime's. */
 static struct chan *chan_alloc(const weir_chan_spec *spec)
 {
+    size_t bytes = has_sides(spec) ? sizeof(struct chan) : offsetof(struct chan, tx);
     struct chan *chan;
 
-    if (!spec->any_thread) return flow_alloc(sizeof *chan, spec->name);
-    chan = mem_alloc_zeroed(sizeof *chan);
+    if (!spec->any_thread) return flow_alloc(bytes, spec->name);
+    chan = mem_alloc_zeroed(bytes);
     if (!chan) return NULL;
     lock_init(&chan->object.stable.lock);
     chan->object.stable.shared = true;
@@ -480,6 +494,9 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     list_init(&chan->receivers);
     list_init(&chan->finishers);
     list_init(&chan->ends);
+    chan->send_special = chan->recv_special = chan->object.stable.shared;
+    chan->object.has_sides = has_sides(spec);
+    if (chan->object.has_sides) chan->tx.at = chan->rx.at = chan->items;
     *ret_chan = chan;
     return 0;
 }
@@ -511,8 +528,10 @@ int weir_chan_open_sized(weir_scope *scope, size_t spec_bytes, const weir_chan_s
     if (r < 0) goto fail_tx;
     r = scope_own(scope, worker, &chan->object.belonging, &chan_kind);
     if (r < 0) goto fail_rx;
+    chan_lock(chan);
     end_link(chan, tx);
     end_link(chan, rx);
+    chan_unlock(chan);
     meter_enter(&chan->metered, meter_get(&chan_meter_kind, chan->object.name, NULL));
     *ret_tx = tx->handle;
     *ret_rx = rx->handle;

@@ -25,7 +25,7 @@ static void collect_chan(struct metered *object, uint64_t *values)
 {
     struct chan *chan = container_of(object, struct chan, metered);
 
-    flow_lock(&chan->object);
+    chan_lock(chan);
     values[CHAN_OPEN] = 1;
     values[CHAN_DEPTH] = chan->count;
     values[CHAN_DEPTH_MAX] = chan->depth_max;
@@ -35,7 +35,7 @@ static void collect_chan(struct metered *object, uint64_t *values)
     values[CHAN_REJECTED] = chan->rejected;
     values[CHAN_DROPPED] = chan->dropped;
     values[CHAN_LATENCY_TARGET] = (uint64_t)chan->latency_ms;
-    flow_unlock(&chan->object);
+    chan_unlock(chan);
 }
 
 static const struct meter_value chan_values[CHAN_VALUES] = {

@@ -21,6 +21,7 @@ enum { FLOW_NAME_BYTES = 32 };
 struct flow_object {
     struct stable stable; /* with the lock; the first member */
     bool ended;           /* its scope has let it go */
+    bool has_sides;       /* a channel with a second lock: chan.h */
     struct belonging belonging;
     char name[FLOW_NAME_BYTES];
 };

@@ -87,13 +87,21 @@ static void note_lock(struct selection *selection, struct flow_object *object)
 static void lock_all(struct selection *selection) LOCK_UNCHECKED;
 static void lock_all(struct selection *selection)
 {
-    for (size_t i = 0; i < selection->lock_count; i++) flow_lock(selection->locks[i]);
+    for (size_t i = 0; i < selection->lock_count; i++) {
+        struct flow_object *object = selection->locks[i];
+        flow_lock(object);
+        if (object->has_sides) chan_sides_join(container_of(object, struct chan, object));
+    }
 }
 
 static void unlock_all(struct selection *selection) LOCK_UNCHECKED;
 static void unlock_all(struct selection *selection)
 {
-    for (size_t i = selection->lock_count; i-- > 0;) flow_unlock(selection->locks[i]);
+    for (size_t i = selection->lock_count; i-- > 0;) {
+        struct flow_object *object = selection->locks[i];
+        if (object->has_sides) chan_sides_part(container_of(object, struct chan, object));
+        flow_unlock(object);
+    }
 }
 
 /* ---- Trying: 1 it was done, 0 it must wait, or an error ---- */

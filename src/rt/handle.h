@@ -63,6 +63,9 @@ struct handle_slot {
     ATOM(void *) object; /* of the open handle; of a free slot: the next free one */
 };
 
+enum { HANDLE_SLOT_BITS = 4 };
+_Static_assert(sizeof(struct handle_slot) == 1 << HANDLE_SLOT_BITS, "a slot is two words");
+
 extern ATOM(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
 
 /* A handle for `keep_object`. -ENOMEM; -ENFILE: HANDLES_MAX are open. */
@@ -76,15 +79,20 @@ void handle_close(void *take_handle);
 static inline void *handle_object(const void *handle, enum handle_kind kind)
 {
     uint64_t word = (uint64_t)(uintptr_t)handle;
-    unsigned index = (unsigned)(word >> HANDLE_KIND_BITS) & (HANDLES_MAX - 1);
-    struct handle_slot *chunk = atom_load(&handle_chunks[index >> HANDLE_CHUNK_BITS]);
+    uint64_t rest = word - kind; /* without the kind, if it is that: then its bits are 0 */
+    /* The index times the size of a slot, without a shift there and back. */
+    uint64_t at = rest >> (HANDLE_KIND_BITS - HANDLE_SLOT_BITS);
+    struct handle_slot *chunk;
     struct handle_slot *slot;
     void *object;
 
+    if (__builtin_expect((rest & ((1 << HANDLE_KIND_BITS) - 1)) != 0, 0)) return NULL;
+    chunk = atom_load(
+        &handle_chunks[(rest >> (HANDLE_KIND_BITS + HANDLE_CHUNK_BITS)) & (HANDLE_CHUNKS - 1)]);
     if (__builtin_expect(!chunk, 0)) return NULL;
-    slot = &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
+    at &= (uint64_t)(HANDLE_CHUNK_SLOTS - 1) << HANDLE_SLOT_BITS;
+    slot = (struct handle_slot *)(void *)((char *)chunk + at);
     if (__builtin_expect(atom_load(&slot->word) != word, 0)) return NULL;
-    if (__builtin_expect((word & ((1 << HANDLE_KIND_BITS) - 1)) != kind, 0)) return NULL;
     object = atom_load(&slot->object);
     if (!object) __builtin_unreachable(); /* an open handle names something */
     return object;

@@ -48,9 +48,11 @@ enum {
 };
 
 struct ready_queue {
-    unsigned head;  /* place of the next task; counts up for ever */
-    unsigned count; /* in the ring and in the list */
+    unsigned head; /* place of the next task; counts up for ever */
     struct run_queue list;
+    /* In the ring and in the list. Not beside `head`: the two are written one by one, and must
+     * not be read as one word, which would wait for both. */
+    unsigned count;
     struct task *tasks[READY_RING];
     /* Only what to fetch: where the task's stack goes on, or went on in a former life. */
     const void *stacks[READY_RING];
@@ -99,7 +101,7 @@ static inline struct task *ready_pop(struct ready_queue *queue)
     struct task *task;
 
     if (queue->count == 0) return NULL;
-    ready_fetch_ahead(queue, READY_LINES_DEEP);
+    if (queue->count > READY_AHEAD) ready_fetch_ahead(queue, READY_LINES_DEEP);
     task = queue->tasks[queue->head++ % READY_RING];
     if (__builtin_expect(queue->count-- > READY_RING, 0)) ready_refill(queue);
     return task;
