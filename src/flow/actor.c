@@ -88,7 +88,10 @@ static bool undeliver(struct actor *actor, struct letter *letter, int why, void 
     bool for_hook = !letter->is_call;
 
     actor->undelivered++;
-    if (for_hook) flow_copy(ret_message, letter->message, actor->spec.message_bytes);
+    if (for_hook) {
+        assert(ret_message);
+        flow_copy(ret_message, letter->message, actor->spec.message_bytes);
+    }
     answer(letter, why);
     letter_free(actor, letter);
     return for_hook;
