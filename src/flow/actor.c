@@ -35,6 +35,7 @@ static void put(struct actor *actor, struct post *post)
     struct letter *letter = letter_of(list_pop(&actor->free_letters));
 
     assert(letter);
+    assert(post);
     flow_copy(letter->message, post->waiter.item, actor->spec.message_bytes);
     letter->is_call = post->is_call;
     letter->post = post->is_call ? post : NULL;

@@ -159,7 +159,9 @@ void stage_refill(struct stage *stage)
 {
     while (stage->depth < stage->queue_max && !list_empty(&stage->senders)) {
         struct waiter *waiter = waiter_pop(&stage->senders);
-        struct entry *entry = container_of(waiter, struct entry, waiter);
+        struct entry *entry;
+        if (!waiter) return;
+        entry = container_of(waiter, struct entry, waiter);
         put(stage, entry);
         if (!entry->is_call) waiter_wake(waiter, 0);
     }
