@@ -195,7 +195,10 @@ static int overflow(struct stage *stage, struct entry *entry, struct lost_item *
     stage_item_rejected(&stage->meter, STAGE_REJECTED_FULL);
     if (stage->spec.overflow == WEIR_DROP_NEWEST) return drop_newest(stage, entry, lost);
     if (stage->spec.overflow == WEIR_DROP_OLDEST) {
-        bool for_hook = passage_lose(stage->pipeline, stage_pop(stage), WEIR_EOVERLOAD, lost);
+        struct passage *oldest = stage_pop(stage);
+        bool for_hook;
+        assert(oldest);
+        for_hook = passage_lose(stage->pipeline, oldest, WEIR_EOVERLOAD, lost);
         put(stage, entry);
         return for_hook ? ENTER_LOST : 0;
     }

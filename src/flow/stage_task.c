@@ -1,4 +1,5 @@
 /* stage_task.c - a task of a stage: takes items, works on them, hands them on. */
+#include <assert.h>
 #include <weir/runtime.h>
 
 #include "flow/pipeline.h"
@@ -337,6 +338,7 @@ int stage_main(void *arg)
     struct task *self = task_self();
     int r;
 
+    assert(self);
     scope_attend(belonging);
     begin(pipeline, task->number);
     while ((r = take(work.stage, self, &work.passage)) == 0) process(&work, self);
