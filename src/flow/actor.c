@@ -35,6 +35,7 @@ static void put(struct actor *actor, struct post *post)
     struct letter *letter = letter_of(list_pop(&actor->free_letters));
 
     assert(letter);
+    assert(post);
     flow_copy(letter->message, post->waiter.item, actor->spec.message_bytes);
     letter->is_call = post->is_call;
     letter->post = post->is_call ? post : NULL;
@@ -88,7 +89,10 @@ static bool undeliver(struct actor *actor, struct letter *letter, int why, void 
     bool for_hook = !letter->is_call;
 
     actor->undelivered++;
-    if (for_hook) flow_copy(ret_message, letter->message, actor->spec.message_bytes);
+    if (for_hook) {
+        assert(ret_message);
+        flow_copy(ret_message, letter->message, actor->spec.message_bytes);
+    }
     answer(letter, why);
     letter_free(actor, letter);
     return for_hook;

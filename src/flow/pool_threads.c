@@ -78,6 +78,7 @@ static struct pool_job *next_job(struct pool *pool)
     pool->pass = best->pass;
     best->pass += STRIDE / best->spec.weight;
     job = container_of(list_first(&best->queue), struct pool_job, node);
+    assert(job);
     pool_remove(pool, job);
     return job;
 }

@@ -163,7 +163,9 @@ void stage_refill(struct stage *stage, int64_t now_ns)
 {
     while (stage->depth < stage->queue_max && !list_empty(&stage->senders)) {
         struct waiter *waiter = waiter_pop(&stage->senders);
-        struct entry *entry = container_of(waiter, struct entry, waiter);
+        struct entry *entry;
+        if (!waiter) return;
+        entry = container_of(waiter, struct entry, waiter);
         put(stage, entry, now_ns);
         if (!entry->is_call) waiter_wake(waiter, 0);
     }
@@ -198,7 +200,10 @@ static int overflow(struct stage *stage, struct entry *entry, struct lost_item *
     stage_item_rejected(&stage->meter, STAGE_REJECTED_FULL);
     if (stage->spec.overflow == WEIR_DROP_NEWEST) return drop_newest(stage, entry, lost);
     if (stage->spec.overflow == WEIR_DROP_OLDEST) {
-        bool for_hook = passage_lose(stage->pipeline, stage_pop(stage), WEIR_EOVERLOAD, lost);
+        struct passage *oldest = stage_pop(stage);
+        bool for_hook;
+        assert(oldest);
+        for_hook = passage_lose(stage->pipeline, oldest, WEIR_EOVERLOAD, lost);
         put(stage, entry, now_ns);
         return for_hook ? ENTER_LOST : 0;
     }

@@ -1,4 +1,5 @@
 /* stage_task.c - a task of a stage: takes items, works on them, hands them on. */
+#include <assert.h>
 #include <weir/runtime.h>
 
 #include "flow/pipeline.h"
@@ -559,6 +560,7 @@ int stage_main(void *arg)
     struct task *self = task_self();
     int r;
 
+    assert(self);
     work.copy = work.scratch->item;
     limits_init(&work.limits, self);
     scope_attend(belonging);

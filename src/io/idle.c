@@ -274,6 +274,7 @@ bool pollable_of_conn_readable(const void *handle)
 void pollable_of_conn_done(const void *handle)
 {
     weir_conn *conn = handle_object(handle, HANDLE_CONN);
+    if (!conn) return;
     conn->drained = false; /* the edge that ended the wait is used up */
     io_claim_give_back(&conn->reader);
 }

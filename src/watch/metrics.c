@@ -33,8 +33,8 @@ static struct metrics *metrics_of(weir_runtime *runtime)
 
 static uint32_t hash_string(uint32_t hash, const char *string)
 {
-    for (unsigned i = 0; i < METER_NAME_BYTES - 1 && string[i]; i++) {
-        hash = (hash ^ (unsigned char)string[i]) * 16777619u; /* FNV-1a */
+    for (unsigned left = METER_NAME_BYTES - 1; left > 0 && *string; left--) {
+        hash = (hash ^ (unsigned char)*string++) * 16777619u; /* FNV-1a */
     }
     return hash;
 }

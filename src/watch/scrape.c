@@ -255,7 +255,7 @@ int weir_metrics_read(enum weir_metrics_format format, weir_metrics_fn fn, void 
 
     if (!fn) return refuse("metrics: fn is NULL");
     r = scrape_new(format, "weir_metrics_read", &scrape);
-    if (r == 0) r = fn(scrape->out.text.data, scrape->out.text.used, keep_arg);
+    if (r == 0 && scrape) r = fn(scrape->out.text.data, scrape->out.text.used, keep_arg);
     if (scrape) scrape_free(scrape);
     return r;
 }
@@ -265,7 +265,7 @@ int weir_metrics_write(int fd, enum weir_metrics_format format)
     struct scrape *scrape = NULL;
     int r = scrape_new(format, "weir_metrics_write", &scrape);
 
-    if (r == 0) {
+    if (r == 0 && scrape) {
         r = output_write(fd, scrape->out.text.data, scrape->out.text.used, WRITABLE_MS_MAX);
     }
     if (scrape) scrape_free(scrape);

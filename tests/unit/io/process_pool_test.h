@@ -19,6 +19,10 @@ enum { JOB_BYTES = 100000 };
     }                                           \
     static int io_body_##name_(__attribute__((unused)) void *arg)
 
+/* A job that hangs is killed after that; one that does not is done by then, also by a helper
+ * that has to wait for a processor. */
+#define HANG_MS (300 * test_slower())
+
 static inline weir_process_pool_spec pool_spec(void)
 {
     return (weir_process_pool_spec){.name = "test",
