@@ -7,7 +7,8 @@
  *     weir_channel_depth, _depth_max, _capacity, _open       now, of all with the name
  *     weir_channel_accepted_total, _received_total, _rejected_total, _dropped_total,
  *     weir_channel_timeouts_total, _latency_target_seconds   {channel}
- *     weir_channel_wait_seconds{channel}      from send to receive, of 1 item in 64
+ *     weir_channel_wait_seconds{channel}      from send to receive, of 1 item in 64, in 512
+ *                                             with several workers
  *     weir_actor_depth, _depth_max, _accepted_total, _handled_total, _rejected_total,
  *     weir_actor_undelivered_total, _crashed_total, _restarts_total, _timeouts_total,
  *     weir_actor_latency_target_seconds                      {actor}

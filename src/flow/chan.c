@@ -35,14 +35,25 @@ static int64_t clock_ns(const struct chan *chan)
     return kernel->now_ns(kernel);
 }
 
-static inline bool is_sample(uint64_t number)
+/* The next so many are not measured. */
+static void sample_chosen(struct chan *chan)
 {
-    return __builtin_expect((number & (CHAN_SAMPLE_EVERY - 1)) == 0, 0);
+    chan->sample_at = chan_accepted(chan) +
+                      (chan->object.has_sides ? CHAN_SAMPLE_EVERY_APART : CHAN_SAMPLE_EVERY);
+}
+
+/* A sender parks: when it began, if its item is measured; else 0. */
+static int64_t sample_parked(struct chan *chan)
+{
+    if (chan_accepted(chan) + 1 < chan->sample_at) return 0;
+    sample_chosen(chan);
+    return clock_ns(chan);
 }
 
 /* An item that was not stored has been received. */
 static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t since_ns)
 {
+    sample_chosen(chan);
     if (!chan->metered.meter) return;
     meter_observe(chan->metered.meter, CHAN_WAIT, since_ns ? clock_ns(chan) - since_ns : 0);
 }
@@ -52,6 +63,7 @@ static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t s
 {
     unsigned char *after = chan->tail == chan->items ? chan->end : chan->tail;
 
+    sample_chosen(chan);
     if (!chan->metered.meter || chan->sampled) return;
     chan->sampled = after - chan->item_bytes;
     chan->sampled_ns = since_ns ? since_ns : clock_ns(chan);
@@ -63,11 +75,7 @@ static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t s
 /* `waited`: the sender has, and only it knows whether that is measured. */
 static __attribute__((noinline)) void tail_at_mark(struct chan *chan, bool waited)
 {
-    if (!waited && chan_accepted(chan) >= chan->sample_at) {
-        chan->sample_at = chan_accepted(chan) +
-                          (chan->object.has_sides ? CHAN_SAMPLE_EVERY_APART : CHAN_SAMPLE_EVERY);
-        sample_stored(chan, 0);
-    }
+    if (!waited && chan_accepted(chan) >= chan->sample_at) sample_stored(chan, 0);
     if (chan->tail == chan->end) chan->tail = chan->items;
     chan_aim_tail(chan);
 }
@@ -169,7 +177,7 @@ static bool hand_over(struct chan *chan, const void *item)
     chan_copy_item(chan, receiver->item, item);
     count_accepted(chan);
     count_received(chan);
-    if (is_sample(chan->received)) sample_passed(chan, 0);
+    if (__builtin_expect(chan->received >= chan->sample_at, 0)) sample_passed(chan, 0);
     waiter_wake(receiver, 0);
     return true;
 }
@@ -255,7 +263,7 @@ bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *ite
         receiver = waiter_pop(&chan->receivers);
         if (__builtin_expect(receiver != NULL, 1)) {
             chan_copy_item(chan, receiver->item, item);
-            if (is_sample(++chan->received)) sample_passed(chan, 0);
+            if (__builtin_expect(++chan->received >= chan->sample_at, 0)) sample_passed(chan, 0);
             waiter_wake_here(worker, receiver);
             return true;
         }
@@ -293,7 +301,7 @@ static int send_wait(struct chan *chan, struct task *self, const void *item)
     struct meter *meter = chan->metered.meter;
     int r;
 
-    if (is_sample(++chan->parked)) waiter.since_ns = clock_ns(chan);
+    waiter.since_ns = sample_parked(chan);
     list_add_tail(&chan->senders, &waiter.node);
     chan_unlock(chan);
     r = waiter_park(self, &waiter, &wait_send);
@@ -358,7 +366,7 @@ static SWITCH_RETURNS int send_wait_here(struct chan *chan, struct task *self, c
 
     if (chan->overflow != WEIR_WAIT) return reject(chan);
     waiter_init(&waiter, self, &chan->object, (void *)(uintptr_t)item);
-    if (is_sample(++chan->parked)) waiter.since_ns = clock_ns(chan);
+    waiter.since_ns = sample_parked(chan);
     list_add_tail(&chan->senders, &waiter.node);
     r = task_park(self, &wait_send, &waiter);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;

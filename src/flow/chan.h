@@ -87,7 +87,6 @@ struct chan {
     unsigned char *sampled; /* the stored item whose wait is measured, or NULL */
     int64_t sampled_ns;     /* when its send began */
     uint64_t sample_at;     /* so many accepted items are not measured */
-    uint32_t parked;        /* sends that had to wait so far */
     struct metered metered;
     /* Not there at all if it has no sides. */
     struct chan_side tx;

@@ -166,7 +166,7 @@ CLOCK_TEST(channel_measures_from_the_send_also_if_the_sender_had_to_wait)
             CHECK_OK(weir_yield());
         }
         read_waits("full");
-        /* The 64th that had to wait is the last item: 2 ms before it was stored and 2 after. */
+        /* The 64th item: 2 ms before it was stored and 2 after. */
         CHECK_INT(seen.count, ==, 1);
         CHECK_INT(seen.sum, ==, 4 * MS);
     }
