@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "rt/task.h"
 #include "unit/rt/support.h"
 
 /* ---- Arguments and names ---- */
@@ -701,4 +702,39 @@ TEST(why_is_the_tasks_own_sentence_and_empty_before_the_first)
 
     CHECK_INT(weir_yield(), ==, WEIR_ENOTASK); /* a sentence of the thread's */
     CHECK_OK(run_on(1, have_a_sentence, nothing));
+}
+
+/* ---- States ---- */
+
+struct move {
+    enum task_state from, to;
+};
+
+static void move(void *arg)
+{
+    struct move *move = arg;
+    struct task task = {.state = (uint8_t)move->from};
+    task_set_state(&task, move->to);
+}
+
+TEST(task_goes_only_from_state_to_state_as_drawn)
+{
+    /* Spawned; begun; interrupted and woken; restarted; ended. */
+    static const char *drawn[TASK_STATES] = {
+        [TASK_FREE] = "N",   [TASK_NEW] = "RF",     [TASK_READY] = "R", [TASK_RUNNING] = "rPBE",
+        [TASK_PARKED] = "r", [TASK_BACKOFF] = "NE", [TASK_ENDED] = "F",
+    };
+    static const char letters[] = "FNrRPBE";
+
+    for (struct move m = {0, 0}; m.from < TASK_STATES; m.from++) {
+        for (m.to = 0; m.to < TASK_STATES; m.to++) {
+            if (strchr(drawn[m.from], letters[m.to])) {
+                move(&m);
+            } else if (m.from == m.to) { /* one of each row is enough: each takes a process */
+                CHECK_ABORTS(move, &m, "task_moves");
+            } else {
+                CHECK(!(task_moves[m.from] & (1u << m.to)));
+            }
+        }
+    }
 }
