@@ -60,6 +60,7 @@ static struct version *version_new(struct book *book, const void *value)
     atom_store(&version->holders, 1);
     (void)atom_add(&book->holders, 1);
     memcpy(version->value, value, book->value_bytes);
+    sanitize_release(version);
     return version;
 }
 

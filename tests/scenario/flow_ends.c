@@ -28,8 +28,8 @@ enum step { SEND, RECV, CLOSE, DROP_TX_A, DROP_TX_B, DROP_RX_A, DROP_RX_B, STEPS
 struct ends {
     int_tx tx[2];
     int_rx rx[2];
-    int made, unmade;
-    int ended; /* of those who waited */
+    ATOM(int) made, unmade;
+    ATOM(int) ended; /* of those who waited */
 };
 
 static void unmake(void *item, enum weir_drop why, void *arg)
@@ -37,7 +37,7 @@ static void unmake(void *item, enum weir_drop why, void *arg)
     struct ends *ends = arg;
     CHECK_INT(*(int *)item, ==, 1);
     CHECK(why == WEIR_DROPPED_CLOSE || why == WEIR_DROPPED_SCOPE);
-    ends->unmade++;
+    (void)atom_add(&ends->unmade, 1);
 }
 
 /* ---- Those who wait ---- */
@@ -53,11 +53,11 @@ static int wait_to_send(void *arg)
     struct waiter_arg *self = arg;
     int item = 1, r;
 
-    self->ends->made++;
+    (void)atom_add(&self->ends->made, 1);
     r = weir_send(self->tx, &item);
-    if (r < 0) self->ends->unmade++;
+    if (r < 0) (void)atom_add(&self->ends->unmade, 1);
     weir_tx_drop(self->tx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
@@ -67,11 +67,11 @@ static int wait_to_send_many(void *arg)
     int items[3] = {1, 1, 1}, r;
     size_t sent = 0;
 
-    self->ends->made += 3;
+    (void)atom_add(&self->ends->made, 3);
     r = weir_send_many(self->tx, items, 3, &sent);
-    self->ends->unmade += 3 - (int)sent;
+    (void)atom_add(&self->ends->unmade, 3 - (int)sent);
     weir_tx_drop(self->tx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
@@ -81,12 +81,12 @@ static int select_to_send(void *arg)
     int item = 1, r;
     weir_case cases[] = {WEIR_CASE_TIMER(60000), WEIR_CASE_SEND(self->tx, &item)};
 
-    self->ends->made++;
+    (void)atom_add(&self->ends->made, 1);
     r = weir_select(cases, 2, WEIR_FAIR);
     CHECK_INT(r, ==, 1);
-    if (cases[1].result < 0) self->ends->unmade++;
+    if (cases[1].result < 0) (void)atom_add(&self->ends->unmade, 1);
     weir_tx_drop(self->tx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return cases[1].result == WEIR_ECLOSED ? 0 : cases[1].result;
 }
 
@@ -95,9 +95,9 @@ static int wait_to_receive(void *arg)
     struct waiter_arg *self = arg;
     int item = 0, r;
 
-    while ((r = weir_recv(self->rx, &item)) == 0) self->ends->unmade += item;
+    while ((r = weir_recv(self->rx, &item)) == 0) (void)atom_add(&self->ends->unmade, item);
     weir_rx_drop(self->rx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
@@ -106,9 +106,9 @@ static int wait_to_receive_many(void *arg)
     struct waiter_arg *self = arg;
     int items[3], r;
 
-    while ((r = weir_recv_many(self->rx, items, 3)) > 0) self->ends->unmade += r;
+    while ((r = weir_recv_many(self->rx, items, 3)) > 0) (void)atom_add(&self->ends->unmade, r);
     weir_rx_drop(self->rx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
@@ -121,10 +121,10 @@ static int select_to_receive(void *arg)
         weir_case cases[] = {WEIR_CASE_RECV(self->rx, &item), WEIR_CASE_TIMER(60000)};
         r = weir_select(cases, 2, WEIR_FAIR);
         if (r != 0 || cases[0].result < 0) break;
-        self->ends->unmade += item;
+        (void)atom_add(&self->ends->unmade, item);
     }
     weir_rx_drop(self->rx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return r < 0 ? r : 0;
 }
 
@@ -134,7 +134,7 @@ static int wait_for_all_done(void *arg)
     int r = weir_tx_wait_done(self->tx.end);
 
     weir_tx_drop(self->tx.end);
-    self->ends->ended++;
+    (void)atom_add(&self->ends->ended, 1);
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
@@ -169,7 +169,7 @@ static void begin_to_wait(weir_scope *scope, struct ends *ends, enum waiting wai
         CHECK_OK(weir_spawn(scope, table[waiting].fn, &arg, sizeof arg));
     }
     CHECK_OK(weir_yield()); /* they wait */
-    CHECK_INT(ends->ended, ==, 0);
+    CHECK_INT(atom_load(&ends->ended), ==, 0);
 }
 
 /* ---- The ends go ---- */
@@ -181,7 +181,7 @@ static void take(struct ends *ends, int_rx rx, bool counts_done)
     CHECK(r == 1 || r == 0 || r == WEIR_ECLOSED);
     if (r != 1) return;
     CHECK_INT(item, ==, 1);
-    ends->unmade++;
+    (void)atom_add(&ends->unmade, 1);
     if (counts_done) weir_rx_done(rx.end, 1);
 }
 
@@ -193,7 +193,7 @@ static void do_step(struct ends *ends, enum step step, bool counts_done)
     case SEND:
         which = ends->tx[0].end ? 0 : 1;
         if (!ends->tx[which].end) break;
-        if (weir_try_send(ends->tx[which], &item) == 0) ends->made++;
+        if (weir_try_send(ends->tx[which], &item) == 0) (void)atom_add(&ends->made, 1);
         break;
     case RECV:
         which = ends->rx[0].end ? 0 : 1;
@@ -238,8 +238,9 @@ static void play(const enum step *order, enum waiting waiting, enum weir_on_clos
         CHECK_OK(weir_chan_open(scope, &spec, &ends.tx[0], &ends.rx[0]));
         CHECK_OK(weir_tx_copy(ends.tx[0].end, &ends.tx[1].end));
         CHECK_OK(weir_rx_copy(ends.rx[0].end, &ends.rx[1].end));
-        for (; ends.made < table[waiting].stored; ends.made++) {
+        for (int i = 0; i < table[waiting].stored; i++) {
             CHECK_OK(weir_send(ends.tx[0], &item));
+            (void)atom_add(&ends.made, 1);
         }
         begin_to_wait(scope, &ends, waiting);
         for (int i = 0; i < STEPS; i++) {
@@ -247,10 +248,10 @@ static void play(const enum step *order, enum waiting waiting, enum weir_on_clos
             if (lets_run) CHECK_OK(weir_yield());
         }
         CHECK_OK(weir_scope_join(scope)); /* all ends are gone: nobody waits */
-        CHECK_INT(ends.ended, ==, table[waiting].fn ? WAITERS : 0);
+        CHECK_INT(atom_load(&ends.ended), ==, table[waiting].fn ? WAITERS : 0);
     }
     CHECK_OK(result);
-    CHECK_INT(ends.made, ==, ends.unmade);
+    CHECK_INT(atom_load(&ends.made), ==, atom_load(&ends.unmade));
 }
 
 /* All orders, by Heap's method; `stride` from one that is played to the next. */

@@ -43,8 +43,8 @@ struct arena {
     enum weir_select_order order;
     int64_t timer_ms;
     ATOM(int) dropped_offered, dropped_old;
-    ATOM(int) gate; /* how many have come to it */
-    int gate_size;  /* 0: nobody waits there */
+    ATOM(int) gate;      /* how many have come to it */
+    ATOM(int) gate_size; /* 0: nobody waits there */
     int given, offered;
     weir_case cases[CASES];
     int chosen;
@@ -61,7 +61,7 @@ static void count_dropped(void *item, enum weir_drop why, void *arg)
 static void pass_gate(struct arena *arena)
 {
     (void)atom_add(&arena->gate, 1);
-    while (atom_load_acquire(&arena->gate) < arena->gate_size) (void)sched_yield();
+    while (atom_load_acquire(&arena->gate) < atom_load(&arena->gate_size)) (void)sched_yield();
 }
 
 static int end_when_told(void *arg)
@@ -74,7 +74,7 @@ static int select_in_arena(void *arg)
 {
     struct arena *arena = *(struct arena **)arg;
 
-    if (arena->gate_size) pass_gate(arena);
+    if (atom_load(&arena->gate_size)) pass_gate(arena);
     arena->chosen = weir_select(arena->cases, CASES, arena->order);
     atom_store_release(&arena->returned, 1);
     return 0;
@@ -383,7 +383,7 @@ static void race_parked(enum happening mine, enum happening theirs, bool foreign
             spawn_at(scope, weir_worker_index(), "select", select_in_arena, &shared, sizeof shared);
         if (mine == TIME) racer.after_ns = weir_now_ns() + RACE_TIMER_MS * 1000000;
         CHECK_OK(weir_yield()); /* it is parked */
-        arena.gate_size = 2;
+        atom_store(&arena.gate_size, 2);
         if (foreign) {
             CHECK_INT(pthread_create(&thread, NULL, race_thread, &racer), ==, 0);
         } else {

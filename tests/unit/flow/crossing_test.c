@@ -17,7 +17,7 @@ struct crossing {
 };
 
 static const struct crossing *crossing;
-static bool inside, closed;
+static ATOM(bool) inside, closed;
 static weir_event *event;
 static weir_mutex *mutex;
 static weir_rwlock *rwlock;
@@ -225,7 +225,7 @@ static int cross(void *arg)
 
     CHECK_OK(weir_yield());
     for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
-    inside = true;
+    atom_store(&inside, true);
     *result = crossing->call();
     return 0;
 }
@@ -233,9 +233,9 @@ static int cross(void *arg)
 static int close_meanwhile(void *arg)
 {
     (void)arg;
-    while (!inside) CHECK_OK(weir_yield());
+    while (!atom_load(&inside)) CHECK_OK(weir_yield());
     crossing->close();
-    closed = true;
+    atom_store(&closed, true);
     return 0;
 }
 
@@ -255,13 +255,14 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
         int got = 1, *pointer = &got, result;
         crossing = &crossings[i];
         test_note("%s", crossing->name);
-        inside = closed = false;
+        atom_store(&inside, false);
+        atom_store(&closed, false);
         FLOW_SCOPE(scope, &result)
         {
             CHECK_OK(crossing->open(scope));
             CHECK_OK(weir_spawn(scope, cross, &pointer, sizeof pointer));
             CHECK_OK(weir_spawn(scope, close_meanwhile, NULL, 0));
-            while (!closed) CHECK_OK(weir_yield());
+            while (!atom_load(&closed)) CHECK_OK(weir_yield());
             take_memory(scope);
         }
         CHECK_OK(result);
@@ -273,14 +274,14 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
 /* ---- Receivers of a pipeline ---- */
 
 struct receiver {
-    int result;
+    ATOM(int) result;
 };
 
 static int receive_one(void *arg)
 {
     struct receiver *receiver = *(struct receiver **)arg;
     struct item item;
-    receiver->result = weir_pipeline_recv(pipeline, &item, NULL);
+    atom_store(&receiver->result, weir_pipeline_recv(pipeline, &item, NULL));
     return 0;
 }
 
@@ -308,11 +309,11 @@ FLOW_TEST(a_result_whose_receiver_is_cancelled_on_its_way_goes_to_the_next)
         CHECK_OK(weir_pipeline_send(pipeline, &(struct item){0}));
         while (atom_load(&places[2].left) == 0) CHECK_OK(weir_yield());
         /* The first has been woken and has not run yet. */
-        CHECK_INT(first.result, ==, 1);
+        CHECK_INT(atom_load(&first.result), ==, 1);
         CHECK_OK(weir_task_cancel(task, "on its way"));
         settle();
-        CHECK_INT(first.result, ==, WEIR_ECANCELED);
-        CHECK_INT(second.result, ==, 0);
+        CHECK_INT(atom_load(&first.result), ==, WEIR_ECANCELED);
+        CHECK_INT(atom_load(&second.result), ==, 0);
     }
     return result;
 }
@@ -346,7 +347,7 @@ FLOW_TEST(a_receiver_is_told_that_its_pipeline_was_closed)
             weir_pipeline_close(pipeline);
         }
         CHECK_OK(result);
-        for (int k = 0; k < 3; k++) CHECK_INT(receivers[k].result, ==, WEIR_ECLOSED);
+        for (int k = 0; k < 3; k++) CHECK_INT(atom_load(&receivers[k].result), ==, WEIR_ECLOSED);
     }
     return 0;
 }
