@@ -309,6 +309,7 @@ static int play_really_all(void *arg)
 
 TEST_WITH(chan_ends_go_in_every_order_while_somebody_waits, .long_only = true, .timeout_ms = 60000)
 {
+    if (TEST_SLOW) TEST_SKIP("90,000 orders: with everything at its full speed");
     CHECK_OK(weir_run(&(weir_config){.workers = test_workers(), .log_level = WEIR_LOG_OFF},
                       play_really_all, NULL));
 }
