@@ -99,6 +99,8 @@ enum { CHAN_SAMPLE_EVERY = 64, CHAN_SAMPLE_EVERY_APART = 512 };
 
 /* ---- Locks (chan_sides.c): the object's, and one of each side ---- */
 
+/* Of a new channel. */
+void chan_sides_init(struct chan *chan);
 /* Take the locks of both sides, and account for what they have moved; and let go. */
 void chan_sides_join(struct chan *chan);
 void chan_sides_part(struct chan *chan);
@@ -119,10 +121,24 @@ static inline void chan_unlock(struct chan *chan)
     flow_unlock(&chan->object);
 }
 
+/* The same for a call of an end that may have yielded, or whose channel another worker may end:
+ * its memory may be another's then. False, and nothing is locked: the end names it no more. */
+static inline bool chan_lock_named(struct chan *chan, const void *end, enum handle_kind kind)
+    LOCK_ACQUIRES_IF_TRUE(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
+{
+    flow_lock(&chan->object);
+    if (!flow_names(end, kind, chan)) {
+        flow_unlock(&chan->object);
+        return false;
+    }
+    if (chan->object.has_sides) chan_sides_join(chan);
+    return true;
+}
+
 /* A send or a receive with the lock of its side alone, no lock being held: false if that
- * is not possible just now. */
-bool chan_send_apart(struct worker *worker, struct chan *chan, const void *item);
-bool chan_recv_apart(struct worker *worker, struct chan *chan, void *item);
+ * is not possible just now, or the end names the channel no more. */
+bool chan_send_apart(struct worker *worker, struct chan *chan, const weir_tx *tx, const void *item);
+bool chan_recv_apart(struct worker *worker, struct chan *chan, const weir_rx *rx, void *item);
 
 /* What was accepted was received, or dropped, or is stored. The locks are held. */
 static inline uint64_t chan_accepted(const struct chan *chan)

@@ -444,9 +444,10 @@ static bool has_sides(const weir_chan_spec *spec)
 /* An any_thread channel may outlive its runtime, so its memory is not the runtime's. */
 static struct chan *chan_alloc(const weir_chan_spec *spec)
 {
-    size_t bytes = has_sides(spec) ? sizeof(struct chan) : offsetof(struct chan, tx);
+    size_t bytes = offsetof(struct chan, tx);
     struct chan *chan;
 
+    if (has_sides(spec)) return flow_alloc_kept(sizeof(struct chan), bytes, spec->name);
     if (!spec->any_thread) return flow_alloc(bytes, spec->name);
     chan = mem_alloc_zeroed(bytes);
     if (!chan) return NULL;
@@ -496,7 +497,7 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     list_init(&chan->ends);
     chan->send_special = chan->recv_special = chan->object.stable.shared;
     chan->object.has_sides = has_sides(spec);
-    if (chan->object.has_sides) chan->tx.at = chan->rx.at = chan->items;
+    if (chan->object.has_sides) chan_sides_init(chan);
     *ret_chan = chan;
     return 0;
 }

@@ -270,6 +270,133 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
     return 0;
 }
 
+/* ---- An end whose scope ends ---- */
+
+static int_tx sender;
+static int_rx taker;
+static int crossed; /* what the call said; 1: it has not returned */
+
+static int call_send(void)
+{
+    return weir_send(sender, &(int){1});
+}
+static int call_send_many(void)
+{
+    return weir_tx_send_many(sender.end, (int[]){1, 2}, 2, NULL);
+}
+static int call_wait_done(void)
+{
+    return weir_tx_wait_done(sender.end);
+}
+static int call_recv(void)
+{
+    int item;
+    return weir_recv(taker, &item);
+}
+static int call_recv_many(void)
+{
+    int items[2];
+    return weir_rx_recv_many(taker.end, items, 2);
+}
+
+static const struct end_call {
+    const char *name;
+    int (*call)(void);
+    bool counts_done;
+    enum weir_overflow overflow;
+} end_calls[] = {
+    {"send", call_send, false, WEIR_WAIT},
+    {"send to one that drops", call_send, false, WEIR_DROP_OLDEST},
+    {"send many", call_send_many, false, WEIR_WAIT},
+    {"wait done", call_wait_done, true, WEIR_WAIT},
+    {"receive", call_recv, false, WEIR_WAIT},
+    {"receive many", call_recv_many, false, WEIR_WAIT},
+};
+
+static bool closing;
+static weir_scope *outer_scope;
+static const struct end_call *end_call;
+static int_tx next_tx;
+
+/* The yield of the call ends the worker's turn, which has been long: then mail is delivered, and
+ * with it the scope's end. */
+static int cross_end(void *arg)
+{
+    int64_t until_ns;
+
+    (void)arg;
+    while (!closing) CHECK_OK(weir_yield());
+    for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
+    until_ns = weir_now_ns() + 300000;
+    while (weir_now_ns() < until_ns) {}
+    crossed = end_call->call();
+    return 0;
+}
+
+static weir_chan_spec end_spec(void)
+{
+    return (weir_chan_spec){.name = "end",
+                            .capacity = 4,
+                            .overflow = end_call->overflow,
+                            .on_close = WEIR_DRAIN,
+                            .counts_done = end_call->counts_done};
+}
+
+/* As soon as the channel is gone another gets its memory. */
+static int take_its_memory(void *arg)
+{
+    weir_chan_spec spec = end_spec();
+    int_rx rx;
+
+    (void)arg;
+    while (handle_object(sender.end, HANDLE_TX)) CHECK_OK(weir_yield());
+    CHECK_INT(crossed, ==, 1);
+    CHECK_OK(weir_chan_open(outer_scope, &spec, &next_tx, &rx));
+    CHECK_OK(weir_send(next_tx, &(int){7}));
+    return 0;
+}
+
+static void cross_with_end(void)
+{
+    weir_chan_spec spec = end_spec();
+    weir_chan_figures figures;
+    int result;
+
+    closing = false;
+    crossed = 1;
+    WEIR_SCOPE(scope, &result, .name = "channel's", .on_failure = WEIR_FAIL_FAST, .max_tasks = 1,
+               .overflow = WEIR_REJECT) {
+        CHECK_OK(weir_chan_open(scope, &spec, &sender, &taker));
+        CHECK_OK(weir_spawn(outer_scope, cross_end, NULL, 0));
+        CHECK_OK(weir_spawn(outer_scope, take_its_memory, NULL, 0));
+        CHECK_OK(weir_yield());
+        closing = true;
+    }
+    CHECK_OK(result);
+    while (crossed == 1) CHECK_OK(weir_yield());
+    CHECK_INT(crossed, ==, WEIR_ECLOSED);
+    weir_tx_figures(next_tx.end, &figures);
+    CHECK_INT(figures.accepted, ==, 1);
+    CHECK_INT(figures.depth, ==, 1);
+}
+
+FLOW_TEST(a_call_of_an_end_that_yields_first_is_told_that_its_scope_has_ended)
+{
+    int result;
+
+    for (size_t i = 0; i < sizeof end_calls / sizeof *end_calls; i++) {
+        end_call = &end_calls[i];
+        test_note("%s", end_call->name);
+        FLOW_SCOPE(outer, &result)
+        {
+            outer_scope = outer;
+            cross_with_end();
+        }
+        CHECK_OK(result);
+    }
+    return 0;
+}
+
 /* ---- Receivers of a pipeline ---- */
 
 struct receiver {
