@@ -299,6 +299,20 @@ static int call_recv_many(void)
     return weir_rx_recv_many(taker.end, items, 2);
 }
 
+static int call_select_send(void)
+{
+    weir_case cases[] = {WEIR_CASE_SEND(sender, &(int){1})};
+    int r = weir_select(cases, 1, WEIR_IN_ORDER);
+    return r < 0 ? r : cases[0].result;
+}
+static int call_select_recv(void)
+{
+    int item;
+    weir_case cases[] = {WEIR_CASE_RECV(taker, &item)};
+    int r = weir_select(cases, 1, WEIR_IN_ORDER);
+    return r < 0 ? r : cases[0].result;
+}
+
 static const struct end_call {
     const char *name;
     int (*call)(void);
@@ -311,6 +325,8 @@ static const struct end_call {
     {"wait done", call_wait_done, true, WEIR_WAIT},
     {"receive", call_recv, false, WEIR_WAIT},
     {"receive many", call_recv_many, false, WEIR_WAIT},
+    {"select to send", call_select_send, false, WEIR_WAIT},
+    {"select to receive", call_select_recv, false, WEIR_WAIT},
 };
 
 static bool closing;
