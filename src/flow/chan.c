@@ -409,7 +409,8 @@ int weir_tx_send(weir_tx *tx, const void *item)
 
     if (__builtin_expect(!chan, 0)) return send_slowly(chan, tx, item);
     self = task_self();
-    if (__builtin_expect(!self || chan->send_special || self->attention != 0 || self->budget <= 0,
+    if (__builtin_expect(!self || chan->send_plain != CHAN_PLAIN || self->attention != 0 ||
+                             self->budget <= 0,
                          0)) {
         return send_slowly(chan, tx, item);
     }
@@ -612,7 +613,8 @@ int weir_rx_recv(weir_rx *rx, void *ret_item)
 
     if (__builtin_expect(!chan, 0)) return recv_slowly(chan, rx, ret_item);
     self = task_self();
-    if (__builtin_expect(!self || chan->recv_special || self->attention != 0 || self->budget <= 0,
+    if (__builtin_expect(!self || chan->recv_plain != CHAN_PLAIN || self->attention != 0 ||
+                             self->budget <= 0,
                          0)) {
         return recv_slowly(chan, rx, ret_item);
     }
@@ -711,7 +713,7 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
     }
     if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
     chan->capacity = (uint32_t)capacity;
-    chan_set_special(chan);
+    chan_set_plain(chan);
     chan_refill(chan);
     chan_unlock(chan);
     worker_touched(worker_self());

@@ -18,6 +18,8 @@
 
 struct chan;
 
+enum { CHAN_PLAIN = 0x5a };
+
 /* An end has a handle of its own, which names the channel: one step less for each call. */
 struct chan_end {
     struct list node; /* in chan->ends */
@@ -53,10 +55,10 @@ struct chan {
     uint32_t word_capacity; /* the same, if items are single words, else 0 */
     uint32_t count;
     uint32_t depth_max;
-    bool send_special; /* not one of the common kind, which send and receive do at once: */
-    bool recv_special; /* chan_set_special */
-    bool over_or_work; /* a receive that finds nothing does not just wait */
-    uint8_t overflow;  /* enum weir_overflow */
+    uint8_t send_plain; /* CHAN_PLAIN: one of the common kind, which send and receive do at once: */
+    uint8_t recv_plain; /* chan_set_plain */
+    bool over_or_work;  /* a receive that finds nothing does not just wait */
+    uint8_t overflow;   /* enum weir_overflow */
     struct list senders;
     struct list receivers;
     uint64_t received;
@@ -188,7 +190,7 @@ int chan_offer(struct chan *chan, const void *item, void *displaced);
 /* Take an item, with the lock held: 0, CHAN_MUST_WAIT, WEIR_ECLOSED. */
 int chan_take(struct chan *chan, void *item);
 
-/* The same where nothing is special (send_special, recv_special), on the only worker: true if
+/* The same where nothing is special (send_plain, recv_plain), on the only worker: true if
  * it was done, false if it must wait or the channel is over. */
 bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *item);
 bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item);
@@ -204,15 +206,17 @@ void chan_ask_home(struct chan *chan);               /* to wake whom a foreign t
 void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
 
 /* The lock is held: whether sends and receives are plain moves in memory has changed. They never
- * are if others may be at it: then both are special from the beginning, and read without
- * the lock. */
-static inline void chan_set_special(struct chan *chan)
+ * are if others may be at it: then this is read without the lock, maybe by a call that comes
+ * late, and finds zeros or something else's memory. */
+static inline void chan_set_plain(struct chan *chan)
 {
+    bool sends = !chan->counts_done && !chan->closed && chan->rx_count > 0 &&
+                 chan->overflow < WEIR_DROP_NEWEST;
+
     if (chan->object.stable.shared) return;
-    chan->recv_special = chan->counts_done;
+    chan->recv_plain = chan->counts_done ? 0 : CHAN_PLAIN;
     chan->over_or_work = chan->takes_work || chan->closed || chan->tx_count == 0;
-    chan->send_special = chan->counts_done || chan->closed || chan->rx_count == 0 ||
-                         chan->overflow >= WEIR_DROP_NEWEST;
+    chan->send_plain = sends ? CHAN_PLAIN : 0;
     chan->word_capacity = chan->item_bytes == sizeof(uint64_t) ? chan->capacity : 0;
 }
 

@@ -50,7 +50,7 @@ static void end_link(struct chan *chan, struct chan_end *end)
     } else {
         chan->rx_count++;
     }
-    chan_set_special(chan);
+    chan_set_plain(chan);
 }
 
 static int end_copy(struct chan *chan, bool sends, const char *call, void **ret_handle)
@@ -111,7 +111,7 @@ static __attribute__((noinline)) void discard(struct chan *chan, enum weir_drop 
 static void close_sending(struct chan *chan)
 {
     chan->closed = true;
-    chan_set_special(chan);
+    chan_set_plain(chan);
     if (!worker_self()) {
         chan_ask_home(chan);
         return;
@@ -123,7 +123,7 @@ static void close_sending(struct chan *chan)
 /* Nobody will receive any more. The lock is held. */
 static void close_receiving(struct chan *chan)
 {
-    chan_set_special(chan);
+    chan_set_plain(chan);
     if (!worker_self()) {
         chan_ask_home(chan);
         return;
@@ -287,7 +287,7 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
     /* From here on nothing is sent, and no more mail. */
     chan->object.ended = true;
     chan->closed = true;
-    chan_set_special(chan);
+    chan_set_plain(chan);
     mail = chan->mail_under_way;
     if (!mail) {
         waiter_wake_all(&chan->senders, WEIR_ECLOSED);
@@ -495,7 +495,6 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     list_init(&chan->receivers);
     list_init(&chan->finishers);
     list_init(&chan->ends);
-    chan->send_special = chan->recv_special = chan->object.stable.shared;
     chan->object.has_sides = has_sides(spec);
     if (chan->object.has_sides) chan_sides_init(chan);
     *ret_chan = chan;

@@ -512,13 +512,13 @@ static inline int try_at_once(struct worker *worker, weir_case *c)
 
     if (c->kind == WEIR_CASE_RECV_) {
         chan = chan_of_rx(c->object, "weir_select");
-        if (chan->recv_special) return -1;
+        if (chan->recv_plain != CHAN_PLAIN) return -1;
         if (chan->count == 0 && list_empty(&chan->senders)) return chan->over_or_work ? -1 : 0;
         if (!chan_recv_at_once(worker, chan, c->item)) return -1;
         sanitize_acquire(chan);
     } else if (c->kind == WEIR_CASE_SEND_) {
         chan = chan_of_tx(c->object, "weir_select");
-        if (chan->send_special) return -1;
+        if (chan->send_plain != CHAN_PLAIN) return -1;
         sanitize_release(chan);
         if (!chan_send_at_once(worker, chan, c->item)) return -1;
     } else {
