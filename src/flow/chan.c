@@ -681,7 +681,7 @@ void weir_rx_done(weir_rx *rx, size_t count)
 
     flow_check_worker("weir_rx_done");
     sanitize_release(&chan->finishers);
-    chan_lock(chan);
+    if (!chan_lock_named(chan, rx, HANDLE_RX)) flow_misused(rx, "receiving end", "weir_rx_done");
     possible = chan->counts_done && count <= chan->taken;
     if (possible) {
         chan->taken -= count;
@@ -727,10 +727,11 @@ static size_t queue_length(const struct list *queue)
     return count;
 }
 
-static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_figures)
+static void figures(struct chan *chan, const void *end, enum handle_kind kind, const char *call,
+                    weir_chan_figures *ret_figures)
 {
     chan_check_thread(chan, call);
-    chan_lock(chan);
+    if (!chan_lock_named(chan, end, kind)) flow_misused(end, "end", call);
     *ret_figures = (weir_chan_figures){
         .depth = chan->count,
         .depth_max = chan->depth_max,
@@ -748,10 +749,10 @@ static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_
 
 void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)
 {
-    figures(chan_of_tx(tx, "weir_tx_figures"), "weir_tx_figures", ret_figures);
+    figures(chan_of_tx(tx, "weir_tx_figures"), tx, HANDLE_TX, "weir_tx_figures", ret_figures);
 }
 
 void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures)
 {
-    figures(chan_of_rx(rx, "weir_rx_figures"), "weir_rx_figures", ret_figures);
+    figures(chan_of_rx(rx, "weir_rx_figures"), rx, HANDLE_RX, "weir_rx_figures", ret_figures);
 }
