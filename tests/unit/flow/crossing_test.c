@@ -17,7 +17,7 @@ struct crossing {
 };
 
 static const struct crossing *crossing;
-static bool inside, closed;
+static ATOM(bool) inside, closed;
 static weir_event *event;
 static weir_mutex *mutex;
 static weir_rwlock *rwlock;
@@ -225,7 +225,7 @@ static int cross(void *arg)
 
     CHECK_OK(weir_yield());
     for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
-    inside = true;
+    atom_store_release(&inside, true);
     *result = crossing->call();
     return 0;
 }
@@ -233,9 +233,9 @@ static int cross(void *arg)
 static int close_meanwhile(void *arg)
 {
     (void)arg;
-    while (!inside) CHECK_OK(weir_yield());
+    while (!atom_load_acquire(&inside)) CHECK_OK(weir_yield());
     crossing->close();
-    closed = true;
+    atom_store_release(&closed, true);
     return 0;
 }
 
@@ -255,13 +255,14 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
         int got = 1, *pointer = &got, result;
         crossing = &crossings[i];
         test_note("%s", crossing->name);
-        inside = closed = false;
+        atom_store(&inside, false);
+        atom_store(&closed, false);
         FLOW_SCOPE(scope, &result)
         {
             CHECK_OK(crossing->open(scope));
             CHECK_OK(weir_spawn(scope, cross, &pointer, sizeof pointer));
             CHECK_OK(weir_spawn(scope, close_meanwhile, NULL, 0));
-            while (!closed) CHECK_OK(weir_yield());
+            while (!atom_load_acquire(&closed)) CHECK_OK(weir_yield());
             take_memory(scope);
         }
         CHECK_OK(result);
@@ -274,7 +275,7 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
 
 static int_tx sender;
 static int_rx taker;
-static int crossed; /* what the call said; 1: it has not returned */
+static ATOM(int) crossed; /* what the call said; 1: it has not returned */
 
 static int call_send(void)
 {
@@ -329,7 +330,7 @@ static const struct end_call {
     {"select to receive", call_select_recv, false, WEIR_WAIT},
 };
 
-static bool closing;
+static ATOM(bool) closing;
 static weir_scope *outer_scope;
 static const struct end_call *end_call;
 static int_tx next_tx;
@@ -341,11 +342,11 @@ static int cross_end(void *arg)
     int64_t until_ns;
 
     (void)arg;
-    while (!closing) CHECK_OK(weir_yield());
+    while (!atom_load_acquire(&closing)) CHECK_OK(weir_yield());
     for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
     until_ns = weir_now_ns() + 300000;
     while (weir_now_ns() < until_ns) {}
-    crossed = end_call->call();
+    atom_store_release(&crossed, end_call->call());
     return 0;
 }
 
@@ -366,7 +367,7 @@ static int take_its_memory(void *arg)
 
     (void)arg;
     while (handle_object(sender.end, HANDLE_TX)) CHECK_OK(weir_yield());
-    CHECK_INT(crossed, ==, 1);
+    CHECK_INT(atom_load(&crossed), ==, 1);
     CHECK_OK(weir_chan_open(outer_scope, &spec, &next_tx, &rx));
     CHECK_OK(weir_send(next_tx, &(int){7}));
     return 0;
@@ -378,19 +379,19 @@ static void cross_with_end(void)
     weir_chan_figures figures;
     int result;
 
-    closing = false;
-    crossed = 1;
+    atom_store(&closing, false);
+    atom_store(&crossed, 1);
     WEIR_SCOPE(scope, &result, .name = "channel's", .on_failure = WEIR_FAIL_FAST, .max_tasks = 1,
                .overflow = WEIR_REJECT) {
         CHECK_OK(weir_chan_open(scope, &spec, &sender, &taker));
         CHECK_OK(weir_spawn(outer_scope, cross_end, NULL, 0));
         CHECK_OK(weir_spawn(outer_scope, take_its_memory, NULL, 0));
         CHECK_OK(weir_yield());
-        closing = true;
+        atom_store_release(&closing, true);
     }
     CHECK_OK(result);
-    while (crossed == 1) CHECK_OK(weir_yield());
-    CHECK_INT(crossed, ==, WEIR_ECLOSED);
+    while (atom_load_acquire(&crossed) == 1) CHECK_OK(weir_yield());
+    CHECK_INT(atom_load(&crossed), ==, WEIR_ECLOSED);
     weir_tx_figures(next_tx.end, &figures);
     CHECK_INT(figures.accepted, ==, 1);
     CHECK_INT(figures.depth, ==, 1);
