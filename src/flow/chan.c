@@ -309,18 +309,23 @@ static int send_wait(struct chan *chan, struct task *self, const void *item)
 }
 
 /* For a channel that drops: what it drops goes to the hook without the lock. */
-static __attribute__((noinline)) int send_dropping(struct chan *chan, const void *item)
+static __attribute__((noinline)) int send_dropping(struct chan *chan, const weir_tx *tx,
+                                                   const void *item)
 {
     unsigned char dropped[WEIR_ITEM_BYTES_MAX] __attribute__((aligned(16)));
+    weir_drop_fn on_drop;
+    void *drop_arg;
     int r;
 
-    chan_lock(chan);
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
     r = chan_offer(chan, item, dropped);
     if (!worker_self() && r != WEIR_ECLOSED && !list_empty(&chan->receivers)) chan_ask_home(chan);
-    chan_unlock(chan);
     if (r == CHAN_DROPPED_THIS) chan_copy_item(chan, dropped, item);
+    on_drop = chan->on_drop; /* without the lock it may be another's */
+    drop_arg = chan->drop_arg;
+    chan_unlock(chan);
     sanitize_acquire(chan); /* who sent the oldest comes before the hook */
-    if (r > 0) chan_call_hook(chan, dropped, WEIR_DROPPED_OVERFLOW);
+    if (r > 0 && on_drop) on_drop(dropped, WEIR_DROPPED_OVERFLOW, drop_arg);
     return r > 0 ? 0 : r;
 }
 
@@ -336,19 +341,35 @@ static int reject(struct chan *chan)
     return WEIR_EOVERLOAD;
 }
 
-static __attribute__((noinline)) int send_slowly(weir_tx *tx, const void *item)
+/* Begin a call of an end. If that yields, another may drop the end, and the channel be over. */
+static inline int enter(struct task *self, const struct chan *chan, const void *end,
+                        enum handle_kind kind)
 {
-    struct chan *chan = chan_of_tx(tx, "weir_tx_send");
+    int r;
+
+    if (__builtin_expect(self->attention == 0 && self->budget > 0, 1)) {
+        self->budget--;
+        return 0;
+    }
+    r = task_enter_slow(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    return flow_names(end, kind, chan) ? 0 : WEIR_ECLOSED;
+}
+
+/* `chan` is what the end names, or NULL. */
+static __attribute__((noinline)) int send_slowly(struct chan *chan, weir_tx *tx, const void *item)
+{
     struct task *self = task_self();
     int r;
 
+    if (__builtin_expect(!chan, 0)) flow_misused(tx, "sending end", "weir_tx_send");
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_tx_send");
-    r = task_enter(self, ENTER_PLAIN);
+    r = enter(self, chan, tx, HANDLE_TX);
     if (__builtin_expect(r < 0, 0)) return r;
     sanitize_release(chan);
-    if (chan->object.has_sides && chan_send_apart(worker_self(), chan, item)) return 0;
-    if (__builtin_expect(drops(chan), 0)) return send_dropping(chan, item);
-    chan_lock(chan);
+    if (chan->object.has_sides && chan_send_apart(worker_self(), chan, tx, item)) return 0;
+    if (__builtin_expect(drops(chan), 0)) return send_dropping(chan, tx, item);
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
     r = chan_offer(chan, item, NULL);
     if (r == CHAN_MUST_WAIT) {
         if (chan->overflow == WEIR_WAIT) return send_wait(chan, self, item);
@@ -386,11 +407,12 @@ int weir_tx_send(weir_tx *tx, const void *item)
     struct chan *chan = handle_object(tx, HANDLE_TX);
     struct task *self;
 
-    if (__builtin_expect(!chan, 0)) return send_slowly(tx, item);
+    if (__builtin_expect(!chan, 0)) return send_slowly(chan, tx, item);
     self = task_self();
-    if (__builtin_expect(!self || chan->send_special || self->attention != 0 || self->budget <= 0,
+    if (__builtin_expect(!self || chan->send_plain != CHAN_PLAIN || self->attention != 0 ||
+                             self->budget <= 0,
                          0)) {
-        return send_slowly(tx, item);
+        return send_slowly(chan, tx, item);
     }
     self->budget--;
     sanitize_release(chan);
@@ -414,8 +436,8 @@ int weir_tx_try_send(weir_tx *tx, const void *item)
 
     if (!worker && !chan->any_thread) return refuse_no_task("weir_tx_try_send");
     sanitize_release(chan);
-    if (drops(chan)) return send_dropping(chan, item);
-    chan_lock(chan);
+    if (drops(chan)) return send_dropping(chan, tx, item);
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
     r = chan_offer(chan, item, NULL);
     if (r == CHAN_MUST_WAIT) r = reject(chan);
     if (r == 0 && !worker && !list_empty(&chan->receivers)) chan_ask_home(chan);
@@ -429,24 +451,27 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
     struct chan *chan = chan_of_tx(tx, "weir_tx_send_many");
     const unsigned char *item = items;
     struct task *self = task_self();
-    size_t sent = 0;
+    size_t sent = 0, item_bytes = chan->item_bytes;
     int r;
 
     if (!self) {
         if (ret_sent) *ret_sent = 0;
         return refuse_no_task("weir_tx_send_many");
     }
-    r = task_enter(self, ENTER_PLAIN);
+    r = enter(self, chan, tx, HANDLE_TX);
     while (r == 0 && sent < count) {
         sanitize_release(chan);
-        if (drops(chan)) {
-            r = send_dropping(chan, item);
+        if (!flow_names(tx, HANDLE_TX, chan)) {
+            r = WEIR_ECLOSED; /* while it has waited */
+        } else if (drops(chan)) {
+            r = send_dropping(chan, tx, item);
+        } else if (!chan_lock_named(chan, tx, HANDLE_TX)) {
+            r = WEIR_ECLOSED;
         } else {
-            chan_lock(chan);
             /* What fits, under one lock; the last one is looked at below. */
             while ((r = chan_offer(chan, item, NULL)) == 0 && sent + 1 < count) {
                 sent++;
-                item += chan->item_bytes;
+                item += item_bytes;
             }
             if (r == CHAN_MUST_WAIT && chan->overflow == WEIR_WAIT) {
                 r = task_interruption(self, false);
@@ -462,7 +487,7 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
         }
         if (r == 0) {
             sent++;
-            item += chan->item_bytes;
+            item += item_bytes;
         }
     }
     if (ret_sent) *ret_sent = sent;
@@ -482,9 +507,9 @@ int weir_tx_wait_done(weir_tx *tx)
             "channel '%s': counts_done is not set, so nobody says when an item is finished",
             chan->object.name);
     }
-    r = task_enter(self, ENTER_PLAIN);
+    r = enter(self, chan, tx, HANDLE_TX);
     if (r < 0) return r;
-    chan_lock(chan);
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
     if (chan->unfinished == 0) {
         chan_unlock(chan);
         sanitize_acquire(&chan->finishers);
@@ -521,6 +546,7 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     LOCK_RELEASES(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
 {
     struct waiter waiter = {.task = self, .object = &chan->object, .item = item};
+    const struct wait_kind *kind = chan->takes_work ? &wait_recv_work : &wait_recv;
     struct meter *meter = chan->metered.meter;
     int r;
 
@@ -530,24 +556,25 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     }
     list_add_tail(&chan->receivers, &waiter.node);
     chan_unlock(chan);
-    r = waiter_park(self, &waiter, chan->takes_work ? &wait_recv_work : &wait_recv);
+    r = waiter_park(self, &waiter, kind);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
-static __attribute__((noinline)) int recv_slowly(weir_rx *rx, void *ret_item)
+/* `chan` is what the end names, or NULL. */
+static __attribute__((noinline)) int recv_slowly(struct chan *chan, weir_rx *rx, void *ret_item)
 {
-    struct chan *chan = chan_of_rx(rx, "weir_rx_recv");
     struct task *self = task_self();
     int r;
 
+    if (__builtin_expect(!chan, 0)) flow_misused(rx, "receiving end", "weir_rx_recv");
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_rx_recv");
-    r = task_enter(self, ENTER_PLAIN);
+    r = enter(self, chan, rx, HANDLE_RX);
     if (__builtin_expect(r < 0, 0)) return r;
-    if (chan->object.has_sides && chan_recv_apart(worker_self(), chan, ret_item)) {
+    if (chan->object.has_sides && chan_recv_apart(worker_self(), chan, rx, ret_item)) {
         sanitize_acquire(chan);
         return 0;
     }
-    chan_lock(chan);
+    if (!chan_lock_named(chan, rx, HANDLE_RX)) return WEIR_ECLOSED;
     r = chan_take(chan, ret_item);
     if (r == CHAN_MUST_WAIT) {
         r = recv_wait(chan, self, ret_item);
@@ -575,7 +602,7 @@ static __attribute__((noinline)) int recv_here(struct chan *chan, struct task *s
                                                void *ret_item)
 {
     if (chan_recv_at_once(worker_self(), chan, ret_item)) return 0;
-    if (__builtin_expect(chan->over_or_work, 0)) return recv_slowly(rx, ret_item);
+    if (__builtin_expect(chan->over_or_work, 0)) return recv_slowly(chan, rx, ret_item);
     return recv_wait_here(chan, self, ret_item);
 }
 
@@ -584,11 +611,12 @@ int weir_rx_recv(weir_rx *rx, void *ret_item)
     struct chan *chan = handle_object(rx, HANDLE_RX);
     struct task *self;
 
-    if (__builtin_expect(!chan, 0)) return recv_slowly(rx, ret_item);
+    if (__builtin_expect(!chan, 0)) return recv_slowly(chan, rx, ret_item);
     self = task_self();
-    if (__builtin_expect(!self || chan->recv_special || self->attention != 0 || self->budget <= 0,
+    if (__builtin_expect(!self || chan->recv_plain != CHAN_PLAIN || self->attention != 0 ||
+                             self->budget <= 0,
                          0)) {
-        return recv_slowly(rx, ret_item);
+        return recv_slowly(chan, rx, ret_item);
     }
     self->budget--;
     sanitize_acquire(chan);
@@ -610,7 +638,7 @@ int weir_rx_try_recv(weir_rx *rx, void *ret_item)
     int r;
 
     if (!worker_self()) return refuse_no_task("weir_rx_try_recv");
-    chan_lock(chan);
+    if (!chan_lock_named(chan, rx, HANDLE_RX)) return WEIR_ECLOSED;
     r = chan_take(chan, ret_item);
     chan_unlock(chan);
     sanitize_acquire(chan);
@@ -629,9 +657,9 @@ int weir_rx_recv_many(weir_rx *rx, void *ret_items, size_t count_max)
 
     if (!self) return refuse_no_task("weir_rx_recv_many");
     if (count_max > INT32_MAX) count_max = INT32_MAX;
-    r = task_enter(self, ENTER_PLAIN);
+    r = enter(self, chan, rx, HANDLE_RX);
     if (r < 0 || count_max == 0) return r;
-    chan_lock(chan);
+    if (!chan_lock_named(chan, rx, HANDLE_RX)) return WEIR_ECLOSED;
     while (count < count_max && (r = chan_take(chan, item)) == 0) {
         count++;
         item += chan->item_bytes;
@@ -653,7 +681,7 @@ void weir_rx_done(weir_rx *rx, size_t count)
 
     flow_check_worker("weir_rx_done");
     sanitize_release(&chan->finishers);
-    chan_lock(chan);
+    if (!chan_lock_named(chan, rx, HANDLE_RX)) flow_misused(rx, "receiving end", "weir_rx_done");
     possible = chan->counts_done && count <= chan->taken;
     if (possible) {
         chan->taken -= count;
@@ -683,9 +711,9 @@ int weir_chan_resize(weir_tx *tx, size_t capacity)
         return refuse("channel '%s': capacity %zu is not within 1 and capacity_max, %u",
                       chan->object.name, capacity, chan->slots);
     }
-    chan_lock(chan);
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
     chan->capacity = (uint32_t)capacity;
-    chan_set_special(chan);
+    chan_set_plain(chan);
     chan_refill(chan);
     chan_unlock(chan);
     worker_touched(worker_self());
@@ -699,10 +727,11 @@ static size_t queue_length(const struct list *queue)
     return count;
 }
 
-static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_figures)
+static void figures(struct chan *chan, const void *end, enum handle_kind kind, const char *call,
+                    weir_chan_figures *ret_figures)
 {
     chan_check_thread(chan, call);
-    chan_lock(chan);
+    if (!chan_lock_named(chan, end, kind)) flow_misused(end, "end", call);
     *ret_figures = (weir_chan_figures){
         .depth = chan->count,
         .depth_max = chan->depth_max,
@@ -720,10 +749,10 @@ static void figures(struct chan *chan, const char *call, weir_chan_figures *ret_
 
 void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)
 {
-    figures(chan_of_tx(tx, "weir_tx_figures"), "weir_tx_figures", ret_figures);
+    figures(chan_of_tx(tx, "weir_tx_figures"), tx, HANDLE_TX, "weir_tx_figures", ret_figures);
 }
 
 void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures)
 {
-    figures(chan_of_rx(rx, "weir_rx_figures"), "weir_rx_figures", ret_figures);
+    figures(chan_of_rx(rx, "weir_rx_figures"), rx, HANDLE_RX, "weir_rx_figures", ret_figures);
 }

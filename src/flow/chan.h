@@ -18,6 +18,8 @@
 
 struct chan;
 
+enum { CHAN_PLAIN = 0x5a };
+
 /* An end has a handle of its own, which names the channel: one step less for each call. */
 struct chan_end {
     struct list node; /* in chan->ends */
@@ -53,10 +55,10 @@ struct chan {
     uint32_t word_capacity; /* the same, if items are single words, else 0 */
     uint32_t count;
     uint32_t depth_max;
-    bool send_special; /* not one of the common kind, which send and receive do at once: */
-    bool recv_special; /* chan_set_special */
-    bool over_or_work; /* a receive that finds nothing does not just wait */
-    uint8_t overflow;  /* enum weir_overflow */
+    uint8_t send_plain; /* CHAN_PLAIN: one of the common kind, which send and receive do at once: */
+    uint8_t recv_plain; /* chan_set_plain */
+    bool over_or_work;  /* a receive that finds nothing does not just wait */
+    uint8_t overflow;   /* enum weir_overflow */
     struct list senders;
     struct list receivers;
     uint64_t received;
@@ -99,6 +101,8 @@ enum { CHAN_SAMPLE_EVERY = 64, CHAN_SAMPLE_EVERY_APART = 512 };
 
 /* ---- Locks (chan_sides.c): the object's, and one of each side ---- */
 
+/* Of a new channel. */
+void chan_sides_init(struct chan *chan);
 /* Take the locks of both sides, and account for what they have moved; and let go. */
 void chan_sides_join(struct chan *chan);
 void chan_sides_part(struct chan *chan);
@@ -119,10 +123,24 @@ static inline void chan_unlock(struct chan *chan)
     flow_unlock(&chan->object);
 }
 
+/* The same for a call of an end that may have yielded, or whose channel another worker may end:
+ * its memory may be another's then. False, and nothing is locked: the end names it no more. */
+static inline bool chan_lock_named(struct chan *chan, const void *end, enum handle_kind kind)
+    LOCK_ACQUIRES_IF_TRUE(chan->object.stable.lock, weir_no_park) LOCK_UNCHECKED
+{
+    flow_lock(&chan->object);
+    if (!flow_names(end, kind, chan)) {
+        flow_unlock(&chan->object);
+        return false;
+    }
+    if (chan->object.has_sides) chan_sides_join(chan);
+    return true;
+}
+
 /* A send or a receive with the lock of its side alone, no lock being held: false if that
- * is not possible just now. */
-bool chan_send_apart(struct worker *worker, struct chan *chan, const void *item);
-bool chan_recv_apart(struct worker *worker, struct chan *chan, void *item);
+ * is not possible just now, or the end names the channel no more. */
+bool chan_send_apart(struct worker *worker, struct chan *chan, const weir_tx *tx, const void *item);
+bool chan_recv_apart(struct worker *worker, struct chan *chan, const weir_rx *rx, void *item);
 
 /* What was accepted was received, or dropped, or is stored. The locks are held. */
 static inline uint64_t chan_accepted(const struct chan *chan)
@@ -172,7 +190,7 @@ int chan_offer(struct chan *chan, const void *item, void *displaced);
 /* Take an item, with the lock held: 0, CHAN_MUST_WAIT, WEIR_ECLOSED. */
 int chan_take(struct chan *chan, void *item);
 
-/* The same where nothing is special (send_special, recv_special), on the only worker: true if
+/* The same where nothing is special (send_plain, recv_plain), on the only worker: true if
  * it was done, false if it must wait or the channel is over. */
 bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *item);
 bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item);
@@ -188,15 +206,17 @@ void chan_ask_home(struct chan *chan);               /* to wake whom a foreign t
 void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
 
 /* The lock is held: whether sends and receives are plain moves in memory has changed. They never
- * are if others may be at it: then both are special from the beginning, and read without
- * the lock. */
-static inline void chan_set_special(struct chan *chan)
+ * are if others may be at it: then this is read without the lock, maybe by a call that comes
+ * late, and finds zeros or something else's memory. */
+static inline void chan_set_plain(struct chan *chan)
 {
+    bool sends = !chan->counts_done && !chan->closed && chan->rx_count > 0 &&
+                 chan->overflow < WEIR_DROP_NEWEST;
+
     if (chan->object.stable.shared) return;
-    chan->recv_special = chan->counts_done;
+    chan->recv_plain = chan->counts_done ? 0 : CHAN_PLAIN;
     chan->over_or_work = chan->takes_work || chan->closed || chan->tx_count == 0;
-    chan->send_special = chan->counts_done || chan->closed || chan->rx_count == 0 ||
-                         chan->overflow >= WEIR_DROP_NEWEST;
+    chan->send_plain = sends ? CHAN_PLAIN : 0;
     chan->word_capacity = chan->item_bytes == sizeof(uint64_t) ? chan->capacity : 0;
 }
 

@@ -18,6 +18,11 @@ void chan_check_thread(const struct chan *chan, const char *call)
     }
 }
 
+static enum handle_kind end_kind(bool sends)
+{
+    return sends ? HANDLE_TX : HANDLE_RX;
+}
+
 static int end_new(struct chan *chan, bool sends, struct chan_end **ret_end)
 {
     struct chan_end *end = mem_alloc(sizeof *end);
@@ -26,7 +31,7 @@ static int end_new(struct chan *chan, bool sends, struct chan_end **ret_end)
     if (!end) return -ENOMEM;
     end->sends = sends;
     list_init(&end->node);
-    r = handle_open(sends ? HANDLE_TX : HANDLE_RX, chan, &end->handle);
+    r = handle_open(end_kind(sends), chan, &end->handle);
     if (r < 0) {
         mem_free(end);
         return r;
@@ -50,22 +55,24 @@ static void end_link(struct chan *chan, struct chan_end *end)
     } else {
         chan->rx_count++;
     }
-    chan_set_special(chan);
+    chan_set_plain(chan);
 }
 
-static int end_copy(struct chan *chan, bool sends, const char *call, void **ret_handle)
+static int end_copy(struct chan *chan, const void *handle, bool sends, const char *call,
+                    void **ret_handle)
 {
     struct chan_end *end;
-    bool gone;
+    bool gone = true;
     int r;
 
     chan_check_thread(chan, call);
     r = end_new(chan, sends, &end);
     if (r < 0) return r;
-    chan_lock(chan);
-    gone = chan->scope_is_gone;
-    if (!gone) end_link(chan, end);
-    chan_unlock(chan);
+    if (chan_lock_named(chan, handle, end_kind(sends))) {
+        gone = chan->scope_is_gone;
+        if (!gone) end_link(chan, end);
+        chan_unlock(chan);
+    }
     if (gone) {
         end_free(end);
         return WEIR_ECLOSED;
@@ -76,12 +83,12 @@ static int end_copy(struct chan *chan, bool sends, const char *call, void **ret_
 
 int weir_tx_copy(weir_tx *tx, weir_tx **ret_tx)
 {
-    return end_copy(chan_of_tx(tx, "weir_tx_copy"), true, "weir_tx_copy", (void **)ret_tx);
+    return end_copy(chan_of_tx(tx, "weir_tx_copy"), tx, true, "weir_tx_copy", (void **)ret_tx);
 }
 
 int weir_rx_copy(weir_rx *rx, weir_rx **ret_rx)
 {
-    return end_copy(chan_of_rx(rx, "weir_rx_copy"), false, "weir_rx_copy", (void **)ret_rx);
+    return end_copy(chan_of_rx(rx, "weir_rx_copy"), rx, false, "weir_rx_copy", (void **)ret_rx);
 }
 
 /* ---- The end of a channel ---- */
@@ -111,7 +118,7 @@ static __attribute__((noinline)) void discard(struct chan *chan, enum weir_drop 
 static void close_sending(struct chan *chan)
 {
     chan->closed = true;
-    chan_set_special(chan);
+    chan_set_plain(chan);
     if (!worker_self()) {
         chan_ask_home(chan);
         return;
@@ -123,7 +130,7 @@ static void close_sending(struct chan *chan)
 /* Nobody will receive any more. The lock is held. */
 static void close_receiving(struct chan *chan)
 {
-    chan_set_special(chan);
+    chan_set_plain(chan);
     if (!worker_self()) {
         chan_ask_home(chan);
         return;
@@ -184,14 +191,29 @@ static struct chan_end *end_find(const struct chan *chan, const void *handle)
     }
 }
 
-static void end_drop(struct chan *chan, void *handle, const char *call)
+/* The caller, which was a holder, does not use it any more. */
+static void hold_no_more(struct chan *chan)
 {
-    bool discards = false, over;
+    bool over;
+
+    chan_lock(chan);
+    chan->holders--;
+    over = is_over(chan);
+    chan_unlock(chan);
+    free_if_over(chan, over);
+}
+
+static void end_drop(struct chan *chan, void *handle, bool sends, const char *call)
+{
+    bool discards = false;
     struct chan_end *end;
 
     chan_check_thread(chan, call);
+    /* Under the lock, or its scope, which ends on another worker, closes it as well. */
+    if (!chan_lock_named(chan, handle, end_kind(sends))) {
+        flow_misused(handle, sends ? "sending end" : "receiving end", call);
+    }
     handle_close(handle); /* from here on a second drop is told */
-    chan_lock(chan);
     end = end_find(chan, handle);
     list_remove(&end->node);
     chan->holders++; /* others may drop the last end, or end the scope, while we discard */
@@ -205,37 +227,37 @@ static void end_drop(struct chan *chan, void *handle, const char *call)
     chan_unlock(chan);
     mem_free(end);
     if (discards) discard(chan, WEIR_DROPPED_CLOSE);
-    chan_lock(chan);
-    chan->holders--;
-    over = is_over(chan);
-    chan_unlock(chan);
-    free_if_over(chan, over);
+    hold_no_more(chan);
     if (worker_self()) worker_touched(worker_self());
 }
 
 void weir_tx_drop(weir_tx *take_tx)
 {
     if (!take_tx) return;
-    end_drop(chan_of_tx(take_tx, "weir_tx_drop"), take_tx, "weir_tx_drop");
+    end_drop(chan_of_tx(take_tx, "weir_tx_drop"), take_tx, true, "weir_tx_drop");
 }
 
 void weir_rx_drop(weir_rx *take_rx)
 {
     if (!take_rx) return;
-    end_drop(chan_of_rx(take_rx, "weir_rx_drop"), take_rx, "weir_rx_drop");
+    end_drop(chan_of_rx(take_rx, "weir_rx_drop"), take_rx, false, "weir_rx_drop");
 }
 
 void weir_tx_close(weir_tx *tx)
 {
     struct chan *chan = chan_of_tx(tx, "weir_tx_close");
-    bool closes;
+    bool discards;
 
     chan_check_thread(chan, "weir_tx_close");
-    chan_lock(chan);
-    closes = !chan->closed;
-    if (closes) close_sending(chan);
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) { flow_misused(tx, "sending end", "weir_tx_close"); }
+    discards = !chan->closed && chan->discards;
+    if (!chan->closed) close_sending(chan);
+    if (discards) chan->holders++; /* as above */
     chan_unlock(chan);
-    if (closes && chan->discards) discard(chan, WEIR_DROPPED_CLOSE);
+    if (discards) {
+        discard(chan, WEIR_DROPPED_CLOSE);
+        hold_no_more(chan);
+    }
     if (worker_self()) worker_touched(worker_self());
 }
 
@@ -280,14 +302,14 @@ static void close_ends(struct chan *chan)
 static void chan_release(struct worker *worker, struct belonging *belonging)
 {
     struct chan *chan = container_of(belonging, struct chan, object.belonging);
-    bool mail, over;
+    bool mail;
 
     (void)worker;
     chan_lock(chan);
     /* From here on nothing is sent, and no more mail. */
     chan->object.ended = true;
     chan->closed = true;
-    chan_set_special(chan);
+    chan_set_plain(chan);
     mail = chan->mail_under_way;
     if (!mail) {
         waiter_wake_all(&chan->senders, WEIR_ECLOSED);
@@ -306,11 +328,7 @@ static void chan_release(struct worker *worker, struct belonging *belonging)
     close_ends(chan);
     chan_unlock(chan);
     (void)scope_forget(belonging);
-    chan_lock(chan);
-    chan->holders--;
-    over = is_over(chan);
-    chan_unlock(chan);
-    free_if_over(chan, over);
+    hold_no_more(chan);
 }
 
 static void chan_describe(const struct belonging *belonging, char *text, size_t bytes)
@@ -444,9 +462,10 @@ static bool has_sides(const weir_chan_spec *spec)
 /* An any_thread channel may outlive its runtime, so its memory is not the runtime's. */
 static struct chan *chan_alloc(const weir_chan_spec *spec)
 {
-    size_t bytes = has_sides(spec) ? sizeof(struct chan) : offsetof(struct chan, tx);
+    size_t bytes = offsetof(struct chan, tx);
     struct chan *chan;
 
+    if (has_sides(spec)) return flow_alloc_kept(sizeof(struct chan), bytes, spec->name);
     if (!spec->any_thread) return flow_alloc(bytes, spec->name);
     chan = mem_alloc_zeroed(bytes);
     if (!chan) return NULL;
@@ -494,9 +513,8 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     list_init(&chan->receivers);
     list_init(&chan->finishers);
     list_init(&chan->ends);
-    chan->send_special = chan->recv_special = chan->object.stable.shared;
     chan->object.has_sides = has_sides(spec);
-    if (chan->object.has_sides) chan->tx.at = chan->rx.at = chan->items;
+    if (chan->object.has_sides) chan_sides_init(chan);
     *ret_chan = chan;
     return 0;
 }

@@ -27,6 +27,11 @@
  * wait first. A waiter that is interrupted leaves under the object's lock alone: then
  * the sides stay shut until all locks are held the next time, which is the next call.
  *
+ * A call may come late, when its end names the channel no more: it looks at that under the
+ * lock that it has taken first, and touches nothing else. So that this lock is one, the
+ * memory of a channel with sides is only ever another's with sides, whose locks are as they
+ * were (stable_alloc_kept).
+ *
  * Lock order: the object's, then `tx`, then `rx`. Those of the sides are only spun for: they
  * are held for a few instructions, without a call of anything. If a holder lost
  * its processor meanwhile, others come to the object's lock, where they sleep but for one.
@@ -68,6 +73,22 @@ static inline void side_let_go(struct chan_side *side)
 }
 
 /* ---- Together and apart ---- */
+
+/* Not its lock: a late call for the channel whose memory this was may hold it. */
+static void side_init(struct chan_side *side, unsigned char *at)
+{
+    side->at = at;
+    side->deepest = 0;
+    atom_store(&side->moved, 0);
+    atom_store(&side->vain, 0);
+    atom_store(&side->worker, NULL);
+}
+
+void chan_sides_init(struct chan *chan)
+{
+    side_init(&chan->tx, chan->items);
+    side_init(&chan->rx, chan->items);
+}
 
 /* The marks of the ring are where the next item is measured, and where it wraps. */
 static void aim_marks(struct chan *chan)
@@ -196,12 +217,13 @@ static __attribute__((noinline)) bool linger(struct worker *worker, struct chan_
 
 /* ---- Moving ---- */
 
-static inline enum move send_apart(struct worker *worker, struct chan *chan, const void *item)
+static inline enum move send_apart(struct worker *worker, struct chan *chan, const weir_tx *tx,
+                                   const void *item)
 {
-    enum move may;
+    enum move may = MOVE_SHUT;
 
     if (!side_try(&chan->tx)) return MOVE_SHUT;
-    may = may_move(&chan->tx, &chan->rx);
+    if (flow_names(tx, HANDLE_TX, chan)) may = may_move(&chan->tx, &chan->rx);
     if (__builtin_expect(may == MOVE_NOW, 1)) {
         chan_copy_item(chan, chan->tx.at, item);
         has_moved(chan, &chan->tx, worker);
@@ -210,21 +232,22 @@ static inline enum move send_apart(struct worker *worker, struct chan *chan, con
     return may;
 }
 
-bool chan_send_apart(struct worker *worker, struct chan *chan, const void *item)
+bool chan_send_apart(struct worker *worker, struct chan *chan, const weir_tx *tx, const void *item)
 {
-    enum move may = send_apart(worker, chan, item);
+    enum move may = send_apart(worker, chan, tx, item);
 
     if (__builtin_expect(may == MOVE_NOW, 1)) return true;
     return may == MOVE_LATER && chan->overflow == WEIR_WAIT &&
-           linger(worker, &chan->tx, &chan->rx) && send_apart(worker, chan, item) == MOVE_NOW;
+           linger(worker, &chan->tx, &chan->rx) && send_apart(worker, chan, tx, item) == MOVE_NOW;
 }
 
-static inline enum move recv_apart(struct worker *worker, struct chan *chan, void *item)
+static inline enum move recv_apart(struct worker *worker, struct chan *chan, const weir_rx *rx,
+                                   void *item)
 {
-    enum move may;
+    enum move may = MOVE_SHUT;
 
     if (!side_try(&chan->rx)) return MOVE_SHUT;
-    may = may_move(&chan->rx, &chan->tx);
+    if (flow_names(rx, HANDLE_RX, chan)) may = may_move(&chan->rx, &chan->tx);
     if (__builtin_expect(may == MOVE_NOW, 1)) {
         chan_copy_item(chan, item, chan->rx.at);
         has_moved(chan, &chan->rx, worker);
@@ -233,11 +256,11 @@ static inline enum move recv_apart(struct worker *worker, struct chan *chan, voi
     return may;
 }
 
-bool chan_recv_apart(struct worker *worker, struct chan *chan, void *item)
+bool chan_recv_apart(struct worker *worker, struct chan *chan, const weir_rx *rx, void *item)
 {
-    enum move may = recv_apart(worker, chan, item);
+    enum move may = recv_apart(worker, chan, rx, item);
 
     if (__builtin_expect(may == MOVE_NOW, 1)) return true;
     return may == MOVE_LATER && linger(worker, &chan->rx, &chan->tx) &&
-           recv_apart(worker, chan, item) == MOVE_NOW;
+           recv_apart(worker, chan, rx, item) == MOVE_NOW;
 }

@@ -1,11 +1,13 @@
 /* mutex.c - handed from task to task in the order in which they came.
  *
- *     word: 0 ──lock──▶ holder ──another must wait──▶ holder | MUTEX_WAITED
- *           ▲             │ unlock                      │ unlock: to the first who waits
- *           └─────────────┘ ◀───────────────────────────┘ (none is left: 0)
+ *     word: free ──lock──▶ holder ──another must wait──▶ holder | MUTEX_WAITED
+ *           ▲                │ unlock                      │ unlock: to the first who waits
+ *           └────────────────┘ ◀───────────────────────────┘ (none is left: free)
  *
  * Of a mutex that several workers share every word has MUTEX_SHARED as well, so that the moves
- * of the only worker, plain loads and stores, fail. There it is locked with the object's lock
+ * of the only worker, plain loads and stores, fail; free is that alone. With one worker it is
+ * MUTEX_FREE, which is not what a call that comes late finds in memory that was zeroed, or
+ * is something else's. There it is locked with the object's lock
  * held; unlocked without it by a compare and exchange, unless MUTEX_WAITED is set. That is
  * set by who begins to wait, and taken away, with the object's lock held: as long as it
  * is set nobody else changes the word, so that whoever unlocks hands the mutex over, and none
@@ -21,11 +23,12 @@ struct weir_mutex {
     ATOM(uintptr_t) word; /* the task that holds it, and MUTEX_* */
 };
 
-enum { MUTEX_WAITED = 1, MUTEX_SHARED = 2 };
+enum { MUTEX_WAITED = 1, MUTEX_SHARED = 2, MUTEX_FREE = 0x5f3759d4 };
 
 static struct task *holder_of(const weir_mutex *mutex)
 {
     uintptr_t word = atom_load(&mutex->word);
+    if (word == MUTEX_FREE) return NULL;
     return (struct task *)(word & ~(uintptr_t)(MUTEX_WAITED | MUTEX_SHARED));
 }
 
@@ -72,13 +75,13 @@ static weir_mutex *look_up(const weir_mutex *handle, const char *call)
 
 int weir_mutex_open(weir_scope *scope, const char *name, weir_mutex **ret_mutex)
 {
+    weir_mutex *mutex;
     struct sync *sync;
     int r =
         sync_open(scope, &mutex_kind, sizeof(struct weir_mutex), name, "weir_mutex_open", &sync);
     if (r < 0) return r;
-    if (sync->object.stable.shared) {
-        atom_store(&container_of(sync, struct weir_mutex, sync)->word, MUTEX_SHARED);
-    }
+    mutex = container_of(sync, struct weir_mutex, sync);
+    atom_store(&mutex->word, sync->object.stable.shared ? MUTEX_SHARED : MUTEX_FREE);
     *ret_mutex = sync->handle;
     return 0;
 }
@@ -148,7 +151,7 @@ static SWITCH_RETURNS int wait_here(weir_mutex *mutex, struct task *self)
 static void hand_over(weir_mutex *mutex, struct worker *worker)
 {
     struct waiter *next = waiter_pop(&mutex->sync.waiters);
-    uintptr_t word = next ? (uintptr_t)next->task : 0;
+    uintptr_t word = next ? (uintptr_t)next->task : MUTEX_FREE;
 
     if (!list_empty(&mutex->sync.waiters)) word |= MUTEX_WAITED;
     atom_store(&mutex->word, word);
@@ -174,7 +177,7 @@ static __attribute__((noinline)) int lock_slowly(weir_mutex *handle)
         r = lock_shared(handle, mutex, self);
     } else if (!flow_names(handle, HANDLE_MUTEX, mutex)) {
         r = WEIR_ECLOSED;
-    } else if (atom_load(&mutex->word) != 0) {
+    } else if (atom_load(&mutex->word) != MUTEX_FREE) {
         return wait_here(mutex, self);
     } else {
         atom_store(&mutex->word, (uintptr_t)self);
@@ -190,7 +193,7 @@ int weir_mutex_lock(weir_mutex *handle)
 
     if (__builtin_expect(!mutex, 0)) return lock_slowly(handle);
     self = task_self();
-    if (__builtin_expect(!self || atom_load(&mutex->word) != 0 || self->attention != 0 ||
+    if (__builtin_expect(!self || atom_load(&mutex->word) != MUTEX_FREE || self->attention != 0 ||
                              self->budget <= 0,
                          0)) {
         return lock_slowly(handle);
@@ -235,7 +238,7 @@ void weir_mutex_unlock(weir_mutex *handle)
         return;
     }
     sanitize_release(mutex);
-    atom_store(&mutex->word, 0);
+    atom_store(&mutex->word, MUTEX_FREE);
 }
 
 void weir_mutex_close(weir_mutex *take_mutex)

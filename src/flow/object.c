@@ -10,14 +10,22 @@ void flow_name(char to[FLOW_NAME_BYTES], const char *name)
     sanitize_unseen_end();
 }
 
-void *flow_alloc(size_t bytes, const char *name)
+static void *begin(struct flow_object *object, const char *name)
 {
-    weir_runtime *runtime = worker_self()->runtime;
-    struct flow_object *object = stable_alloc(runtime, bytes);
     if (!object) return NULL;
     flow_name(object->name, name);
     sanitize_forget(object);
     return object;
+}
+
+void *flow_alloc(size_t bytes, const char *name)
+{
+    return begin(stable_alloc(worker_self()->runtime, bytes), name);
+}
+
+void *flow_alloc_kept(size_t bytes, size_t kept_from, const char *name)
+{
+    return begin(stable_alloc_kept(worker_self()->runtime, bytes, kept_from), name);
 }
 
 void flow_free(struct flow_object *take_object)

@@ -30,6 +30,7 @@ struct flow_object {
 void flow_name(char to[FLOW_NAME_BYTES], const char *name);
 /* On a worker: memory for an object of `bytes` that begins with a struct flow_object. */
 void *flow_alloc(size_t bytes, const char *name);
+void *flow_alloc_kept(size_t bytes, size_t kept_from, const char *name); /* rt/stable.h */
 /* An object that no scope owns (yet, or any more). Takes NULL. */
 void flow_free(struct flow_object *take_object);
 

@@ -144,6 +144,8 @@ static void take_back(struct pool_desk *desk, struct list *node)
     lock_acquire(&pool->lock);
     desk->brief = brief * 2 > count; /* one may have been held up by others */
     if (!desk->brief) {
+        /* Jobs for which nobody was woken, since we were going to look, are left to threads. */
+        if (desk->watched) pool_want_threads(pool);
         watch_no_more(desk);
     } else if (desk->watched) {
         watch(desk, desk->worker->now_ns);

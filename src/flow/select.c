@@ -84,14 +84,46 @@ static void note_lock(struct selection *selection, struct flow_object *object)
     selection->lock_count++;
 }
 
-static void lock_all(struct selection *selection) LOCK_UNCHECKED;
-static void lock_all(struct selection *selection)
+/* Whether the case's handle names nothing any more: it has been closed since it was looked up. */
+static bool has_ended(const weir_case *c)
 {
+    switch (c->kind) {
+    case WEIR_CASE_SEND_: return !handle_object(c->object, HANDLE_TX);
+    case WEIR_CASE_RECV_: return !handle_object(c->object, HANDLE_RX);
+    case WEIR_CASE_EVENT_: return !handle_object(c->object, HANDLE_EVENT);
+    default: return false;
+    }
+}
+
+/* The first such case, which is done with that; `count`: none. */
+static size_t find_ended(weir_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!has_ended(&cases[i])) continue;
+        cases[i].result = WEIR_ECLOSED;
+        return i;
+    }
+    return count;
+}
+
+/* What was looked up before may have ended since, and its memory be another's: then nothing
+ * is locked, and the result is the index of its case; else `count`. */
+static size_t lock_all(struct selection *selection) LOCK_UNCHECKED;
+static size_t lock_all(struct selection *selection)
+{
+    size_t ended;
+
+    for (size_t i = 0; i < selection->lock_count; i++) flow_lock(selection->locks[i]);
+    ended = find_ended(selection->cases, selection->count);
     for (size_t i = 0; i < selection->lock_count; i++) {
         struct flow_object *object = selection->locks[i];
-        flow_lock(object);
-        if (object->has_sides) chan_sides_join(container_of(object, struct chan, object));
+        if (ended < selection->count) {
+            flow_unlock(object);
+        } else if (object->has_sides) {
+            chan_sides_join(container_of(object, struct chan, object));
+        }
     }
+    return ended;
 }
 
 static void unlock_all(struct selection *selection) LOCK_UNCHECKED;
@@ -408,9 +440,10 @@ static int wait_for_one(struct selection *selection, struct worker *worker)
 static int select_once(struct selection *selection, struct worker *worker, struct trial *trial,
                        size_t first, enum weir_select_order order)
 {
+    size_t ended = lock_all(selection);
     int r;
 
-    lock_all(selection);
+    if (ended < selection->count) return (int)ended;
     r = try_all(selection, trial, first, worker, order);
     if (r != (int)selection->count) {
         unlock_all(selection);
@@ -479,13 +512,13 @@ static inline int try_at_once(struct worker *worker, weir_case *c)
 
     if (c->kind == WEIR_CASE_RECV_) {
         chan = chan_of_rx(c->object, "weir_select");
-        if (chan->recv_special) return -1;
+        if (chan->recv_plain != CHAN_PLAIN) return -1;
         if (chan->count == 0 && list_empty(&chan->senders)) return chan->over_or_work ? -1 : 0;
         if (!chan_recv_at_once(worker, chan, c->item)) return -1;
         sanitize_acquire(chan);
     } else if (c->kind == WEIR_CASE_SEND_) {
         chan = chan_of_tx(c->object, "weir_select");
-        if (chan->send_special) return -1;
+        if (chan->send_plain != CHAN_PLAIN) return -1;
         sanitize_release(chan);
         if (!chan_send_at_once(worker, chan, c->item)) return -1;
     } else {
@@ -493,6 +526,17 @@ static inline int try_at_once(struct worker *worker, weir_case *c)
     }
     c->result = 0;
     return 1;
+}
+
+/* It yields, maybe: what the cases name now may have ended then. The index of such a case, or
+ * `count`, or an error. */
+static __attribute__((noinline)) int enter_slowly(weir_case *cases, size_t count, struct task *self)
+{
+    int r;
+
+    for (size_t i = 0; i < count; i++) (void)object_of(&cases[i]);
+    r = task_enter_slow(self, ENTER_PLAIN);
+    return r < 0 ? r : (int)find_ended(cases, count);
 }
 
 int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
@@ -506,8 +550,12 @@ int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
     if (!self) return refuse_no_task("weir_select");
     r = check_cases(cases, count, order);
     if (r < 0) return r;
-    r = task_enter(self, ENTER_PLAIN);
-    if (r < 0) return r;
+    if (__builtin_expect(self->attention == 0 && self->budget > 0, 1)) {
+        self->budget--;
+    } else {
+        r = enter_slowly(cases, count, self);
+        if (r != (int)count) return r;
+    }
     first = one_of(worker, count, order);
     trial.made = 0;
     for (size_t i = 0; i < count; i++) {

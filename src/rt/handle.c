@@ -28,10 +28,11 @@ static struct handle_slot *slot_at(unsigned index)
     return &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
 }
 
-/* The lock is held. The object's place holds the index of the next one. */
+/* The lock is held. The object's place holds the index of the next one. Released: who sees
+ * it, or what comes after it, sees that the handle was closed (handle_object). */
 static void slot_free(unsigned index)
 {
-    atom_store(&slot_at(index)->object, (void *)(uintptr_t)table.free);
+    atom_store_release(&slot_at(index)->object, (void *)(uintptr_t)table.free);
     table.free = index;
 }
 
@@ -61,7 +62,7 @@ int handle_open(enum handle_kind kind, void *keep_object, void **ret_handle)
         word |= (uint64_t)table.free << HANDLE_KIND_BITS | ++table.serial << SERIAL_SHIFT;
         slot = slot_at(table.free);
         table.free = (unsigned)(uintptr_t)atom_load(&slot->object);
-        atom_store(&slot->object, keep_object);
+        atom_store_release(&slot->object, keep_object);
         atom_store_release(&slot->word, word);
         *ret_handle = (void *)(uintptr_t)word;
     }

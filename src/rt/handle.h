@@ -74,8 +74,9 @@ int handle_open(enum handle_kind kind, void *keep_object, void **ret_handle);
 /* The handle names nothing any more. It is one that is open. */
 void handle_close(void *take_handle);
 
-/* What an open handle of this kind names; NULL: it is none. Relaxed: whoever was given
- * the handle came after its opening, and of any other word only the number counts. */
+/* What an open handle of this kind names; NULL: it is none. Whoever was given the handle came
+ * after its opening. Another thread may close it at this moment, and its slot be another's: so
+ * the object is read before the word, which is changed before the object is. */
 static inline void *handle_object(const void *handle, enum handle_kind kind)
 {
     uint64_t word = (uint64_t)(uintptr_t)handle;
@@ -92,8 +93,8 @@ static inline void *handle_object(const void *handle, enum handle_kind kind)
     if (__builtin_expect(!chunk, 0)) return NULL;
     at &= (uint64_t)(HANDLE_CHUNK_SLOTS - 1) << HANDLE_SLOT_BITS;
     slot = (struct handle_slot *)(void *)((char *)chunk + at);
+    object = atom_load_acquire(&slot->object);
     if (__builtin_expect(atom_load(&slot->word) != word, 0)) return NULL;
-    object = atom_load(&slot->object);
     if (!object) __builtin_unreachable(); /* an open handle names something */
     return object;
 }

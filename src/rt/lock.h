@@ -16,11 +16,13 @@
 #define LOCK_CAPABILITY __attribute__((capability("mutex")))
 #define LOCK_ACQUIRES(...) __attribute__((acquire_capability(__VA_ARGS__)))
 #define LOCK_RELEASES(...) __attribute__((release_capability(__VA_ARGS__)))
+#define LOCK_ACQUIRES_IF_TRUE(...) __attribute__((try_acquire_capability(true, __VA_ARGS__)))
 #define LOCK_UNCHECKED __attribute__((no_thread_safety_analysis))
 #else
 #define LOCK_CAPABILITY
 #define LOCK_ACQUIRES(...)
 #define LOCK_RELEASES(...)
+#define LOCK_ACQUIRES_IF_TRUE(...)
 #define LOCK_UNCHECKED
 #endif
 

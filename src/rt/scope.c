@@ -695,7 +695,7 @@ size_t weir_scope_failures(weir_scope *scope, weir_failure *failures, size_t cou
     size_t total;
     scope_check(scope, "weir_scope_failures");
     scope_lock(scope);
-    sanitize_unseen_begin(); /* written by tasks that may not have been joined */
+    sanitize_unseen_begin(); /* the lock orders it, see sanitize.h */
     for (size_t i = 0; i < scope->failures_count && i < count_max; i++) {
         failures[i] = scope->failures[i];
     }

@@ -9,7 +9,7 @@
 
 static size_t class_bytes(unsigned size_class)
 {
-    return (size_t)256 << size_class;
+    return size_class == STABLE_KEPT ? STABLE_KEPT_BYTES : (size_t)256 << size_class;
 }
 
 static struct stable *stable_new(weir_runtime *runtime, unsigned size_class)
@@ -27,13 +27,10 @@ static struct stable *stable_new(weir_runtime *runtime, unsigned size_class)
     return stable;
 }
 
-void *stable_alloc(weir_runtime *runtime, size_t bytes)
+static void *take(weir_runtime *runtime, unsigned size_class, size_t zeroed)
 {
-    unsigned size_class = 0;
     struct stable *stable;
 
-    assert(bytes >= sizeof *stable && bytes <= STABLE_BYTES_MAX);
-    while (class_bytes(size_class) < bytes) size_class++;
     lock_acquire(&runtime->memory_lock);
     stable = runtime->free_stables[size_class];
     if (stable) runtime->free_stables[size_class] = stable->next;
@@ -41,9 +38,24 @@ void *stable_alloc(weir_runtime *runtime, size_t bytes)
     if (!stable) return stable_new(runtime, size_class);
     /* Somebody late may look at the lock, never at more. */
     sanitize_unseen_begin(); /* another task's object was here before */
-    memset((char *)stable + sizeof *stable, 0, class_bytes(size_class) - sizeof *stable);
+    memset((char *)stable + sizeof *stable, 0, zeroed - sizeof *stable);
     sanitize_unseen_end();
     return stable;
+}
+
+void *stable_alloc(weir_runtime *runtime, size_t bytes)
+{
+    unsigned size_class = 0;
+
+    assert(bytes >= sizeof(struct stable) && bytes <= STABLE_BYTES_MAX);
+    while (class_bytes(size_class) < bytes) size_class++;
+    return take(runtime, size_class, class_bytes(size_class));
+}
+
+void *stable_alloc_kept(weir_runtime *runtime, size_t bytes, size_t kept_from)
+{
+    assert(kept_from >= sizeof(struct stable) && kept_from <= bytes && bytes <= STABLE_KEPT_BYTES);
+    return take(runtime, STABLE_KEPT, kept_from);
 }
 
 void stable_free(struct stable *take_stable)

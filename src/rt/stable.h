@@ -15,7 +15,8 @@
 
 #include "rt/lock.h"
 
-enum { STABLE_CLASSES = 4, STABLE_BYTES_MAX = 2048 }; /* 256, 512, 1024, 2048 bytes */
+/* 256, 512, 1024, 2048 bytes; and one more class for those with locks of their own. */
+enum { STABLE_KEPT = 4, STABLE_CLASSES = 5, STABLE_BYTES_MAX = 2048, STABLE_KEPT_BYTES = 1024 };
 
 struct stable {
     struct lock lock;
@@ -29,6 +30,10 @@ struct stable {
 /* An object of `bytes` that begins with a struct stable; the rest is zeroed. NULL: no
  * memory. On a worker. */
 void *stable_alloc(weir_runtime *runtime, size_t bytes);
+
+/* The same for the one kind of object that has more which a late look may reach, from
+ * `kept_from` on: that was zeroed once, and is as the last object has left it. */
+void *stable_alloc_kept(weir_runtime *runtime, size_t bytes, size_t kept_from);
 
 /* The object has ended; nobody waits on it any more. Takes NULL. On a worker. */
 void stable_free(struct stable *take_stable);

@@ -225,7 +225,7 @@ static int cross(void *arg)
 
     CHECK_OK(weir_yield());
     for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
-    atom_store(&inside, true);
+    atom_store_release(&inside, true);
     *result = crossing->call();
     return 0;
 }
@@ -233,9 +233,9 @@ static int cross(void *arg)
 static int close_meanwhile(void *arg)
 {
     (void)arg;
-    while (!atom_load(&inside)) CHECK_OK(weir_yield());
+    while (!atom_load_acquire(&inside)) CHECK_OK(weir_yield());
     crossing->close();
-    atom_store(&closed, true);
+    atom_store_release(&closed, true);
     return 0;
 }
 
@@ -262,11 +262,154 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
             CHECK_OK(crossing->open(scope));
             CHECK_OK(weir_spawn(scope, cross, &pointer, sizeof pointer));
             CHECK_OK(weir_spawn(scope, close_meanwhile, NULL, 0));
-            while (!atom_load(&closed)) CHECK_OK(weir_yield());
+            while (!atom_load_acquire(&closed)) CHECK_OK(weir_yield());
             take_memory(scope);
         }
         CHECK_OK(result);
         CHECK_INT(got, ==, crossing->expected);
+    }
+    return 0;
+}
+
+/* ---- An end whose scope ends ---- */
+
+static int_tx sender;
+static int_rx taker;
+static ATOM(int) crossed; /* what the call said; 1: it has not returned */
+
+static int call_send(void)
+{
+    return weir_send(sender, &(int){1});
+}
+static int call_send_many(void)
+{
+    return weir_tx_send_many(sender.end, (int[]){1, 2}, 2, NULL);
+}
+static int call_wait_done(void)
+{
+    return weir_tx_wait_done(sender.end);
+}
+static int call_recv(void)
+{
+    int item;
+    return weir_recv(taker, &item);
+}
+static int call_recv_many(void)
+{
+    int items[2];
+    return weir_rx_recv_many(taker.end, items, 2);
+}
+
+static int call_select_send(void)
+{
+    weir_case cases[] = {WEIR_CASE_SEND(sender, &(int){1})};
+    int r = weir_select(cases, 1, WEIR_IN_ORDER);
+    return r < 0 ? r : cases[0].result;
+}
+static int call_select_recv(void)
+{
+    int item;
+    weir_case cases[] = {WEIR_CASE_RECV(taker, &item)};
+    int r = weir_select(cases, 1, WEIR_IN_ORDER);
+    return r < 0 ? r : cases[0].result;
+}
+
+static const struct end_call {
+    const char *name;
+    int (*call)(void);
+    bool counts_done;
+    enum weir_overflow overflow;
+} end_calls[] = {
+    {"send", call_send, false, WEIR_WAIT},
+    {"send to one that drops", call_send, false, WEIR_DROP_OLDEST},
+    {"send many", call_send_many, false, WEIR_WAIT},
+    {"wait done", call_wait_done, true, WEIR_WAIT},
+    {"receive", call_recv, false, WEIR_WAIT},
+    {"receive many", call_recv_many, false, WEIR_WAIT},
+    {"select to send", call_select_send, false, WEIR_WAIT},
+    {"select to receive", call_select_recv, false, WEIR_WAIT},
+};
+
+static ATOM(bool) closing;
+static weir_scope *outer_scope;
+static const struct end_call *end_call;
+static int_tx next_tx;
+
+/* The yield of the call ends the worker's turn, which has been long: then mail is delivered, and
+ * with it the scope's end. */
+static int cross_end(void *arg)
+{
+    int64_t until_ns;
+
+    (void)arg;
+    while (!atom_load_acquire(&closing)) CHECK_OK(weir_yield());
+    for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
+    until_ns = weir_now_ns() + 300000;
+    while (weir_now_ns() < until_ns) {}
+    atom_store_release(&crossed, end_call->call());
+    return 0;
+}
+
+static weir_chan_spec end_spec(void)
+{
+    return (weir_chan_spec){.name = "end",
+                            .capacity = 4,
+                            .overflow = end_call->overflow,
+                            .on_close = WEIR_DRAIN,
+                            .counts_done = end_call->counts_done};
+}
+
+/* As soon as the channel is gone another gets its memory. */
+static int take_its_memory(void *arg)
+{
+    weir_chan_spec spec = end_spec();
+    int_rx rx;
+
+    (void)arg;
+    while (handle_object(sender.end, HANDLE_TX)) CHECK_OK(weir_yield());
+    CHECK_INT(atom_load(&crossed), ==, 1);
+    CHECK_OK(weir_chan_open(outer_scope, &spec, &next_tx, &rx));
+    CHECK_OK(weir_send(next_tx, &(int){7}));
+    return 0;
+}
+
+static void cross_with_end(void)
+{
+    weir_chan_spec spec = end_spec();
+    weir_chan_figures figures;
+    int result;
+
+    atom_store(&closing, false);
+    atom_store(&crossed, 1);
+    WEIR_SCOPE(scope, &result, .name = "channel's", .on_failure = WEIR_FAIL_FAST, .max_tasks = 1,
+               .overflow = WEIR_REJECT) {
+        CHECK_OK(weir_chan_open(scope, &spec, &sender, &taker));
+        CHECK_OK(weir_spawn(outer_scope, cross_end, NULL, 0));
+        CHECK_OK(weir_spawn(outer_scope, take_its_memory, NULL, 0));
+        CHECK_OK(weir_yield());
+        atom_store_release(&closing, true);
+    }
+    CHECK_OK(result);
+    while (atom_load_acquire(&crossed) == 1) CHECK_OK(weir_yield());
+    CHECK_INT(atom_load(&crossed), ==, WEIR_ECLOSED);
+    weir_tx_figures(next_tx.end, &figures);
+    CHECK_INT(figures.accepted, ==, 1);
+    CHECK_INT(figures.depth, ==, 1);
+}
+
+FLOW_TEST(a_call_of_an_end_that_yields_first_is_told_that_its_scope_has_ended)
+{
+    int result;
+
+    for (size_t i = 0; i < sizeof end_calls / sizeof *end_calls; i++) {
+        end_call = &end_calls[i];
+        test_note("%s", end_call->name);
+        FLOW_SCOPE(outer, &result)
+        {
+            outer_scope = outer;
+            cross_with_end();
+        }
+        CHECK_OK(result);
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "flow/pool.h"
 #include "unit/flow/flow_test.h"
 
 static const weir_pool_class one_class[] = {{.name = "work", .weight = 1, .queue_max = 64}};
@@ -450,6 +451,90 @@ FLOW_TEST(pool_gives_jobs_that_waited_for_room_threads_of_their_own)
         atom_store_release(&gate.open, true);
     }
     CHECK_INT(atom_load(&gate.left), ==, 4);
+    return result;
+}
+
+/* ---- A promise to look ---- */
+
+static ATOM(bool) first_goes_on, second_ran;
+static ATOM(int) first_entered, long_entered;
+
+static int be_first(void *data)
+{
+    (void)data;
+    (void)atom_add(&first_entered, 1);
+    while (!atom_load_acquire(&first_goes_on)) (void)sched_yield();
+    return 0;
+}
+
+/* Of two that can only run at one time. */
+static int wait_for_second(void *data)
+{
+    int64_t until_ns = weir_now_ns() + INT64_C(5000000000);
+
+    (void)data;
+    (void)atom_add(&long_entered, 1);
+    while (!atom_load_acquire(&second_ran) && weir_now_ns() < until_ns) (void)sched_yield();
+    return atom_load_acquire(&second_ran) ? 0 : -ETIMEDOUT;
+}
+
+static int be_second(void *data)
+{
+    (void)data;
+    atom_store_release(&second_ran, true);
+    return 0;
+}
+
+struct job_call {
+    weir_pool *pool;
+    weir_pool_fn fn;
+};
+
+static int run_job(void *arg)
+{
+    struct job_call *call = arg;
+    return weir_pool_run(call->pool, 0, call->fn, NULL, 0);
+}
+
+/* The worker says that it will look, as after many short jobs, but not in the time of this test. */
+static void promise_to_look(weir_pool *handle)
+{
+    struct pool *pool = handle_object(handle, HANDLE_POOL);
+    struct pool_desk *desk = &pool->desks[worker_self()->index];
+
+    lock_acquire(&pool->lock);
+    desk->brief = desk->watched = true;
+    timer_arm(desk->worker, &desk->look, time_after_ms(weir_now_ns(), 3600000));
+    lock_release(&pool->lock);
+}
+
+/* So no thread is woken for the next jobs. Then a job was not short, and it will not look: now
+ * threads are needed for those. */
+FLOW_TEST(pool_worker_that_will_not_look_after_all_asks_for_threads)
+{
+    weir_pool *pool;
+    int result;
+
+    atom_store(&first_goes_on, false);
+    atom_store(&second_ran, false);
+    atom_store(&first_entered, 0);
+    atom_store(&long_entered, 0);
+    FLOW_SCOPE(scope, &result)
+    {
+        struct job_call first = {.fn = be_first}, next = {.fn = wait_for_second};
+        CHECK_OK(weir_pool_open(scope, &two_threads, &pool));
+        first.pool = next.pool = pool;
+        CHECK_OK(weir_spawn(scope, run_job, &first, sizeof first));
+        await(&first_entered, 1);
+        promise_to_look(pool);
+        CHECK_OK(weir_spawn(scope, run_job, &next, sizeof next));
+        CHECK_OK(weir_yield());
+        CHECK_INT(atom_load(&long_entered), ==, 0);
+        atom_store_release(&first_goes_on, true);
+        while (atom_load(&long_entered) == 0)
+            (void)sched_yield(); /* without taking anything back */
+        CHECK_OK(weir_pool_run(pool, 0, be_second, NULL, 0));
+    }
     return result;
 }
 

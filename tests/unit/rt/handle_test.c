@@ -2,6 +2,7 @@
 #include "rt/handle.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "harness/test.h"
@@ -69,6 +70,46 @@ TEST(the_table_has_room_for_four_million_and_says_when_it_is_full)
     CHECK(another != handles[7]);
     handles_end();
     free(handles);
+}
+
+static int looked_at, another_object;
+static ATOM(void *) shown;
+static ATOM(bool) shown_enough;
+
+static void *look_at_shown(void *arg)
+{
+    size_t *wrong = arg;
+
+    while (!atom_load_acquire(&shown_enough)) {
+        void *object = handle_object(atom_load_acquire(&shown), HANDLE_CONN);
+        *wrong += object && object != &looked_at;
+    }
+    return NULL;
+}
+
+/* Its slot goes to a handle of another kind at once. */
+TEST(a_handle_that_is_closed_while_it_is_looked_up_names_its_object_or_nothing)
+{
+    enum { TIMES = 100000 };
+    pthread_t thread;
+    size_t wrong = 0;
+
+    handles_begin();
+    atom_store(&shown, NULL);
+    atom_store(&shown_enough, false);
+    CHECK_INT(pthread_create(&thread, NULL, look_at_shown, &wrong), ==, 0);
+    for (int i = 0; i < TIMES; i++) {
+        void *handle, *next;
+        CHECK_OK(handle_open(HANDLE_CONN, &looked_at, &handle));
+        atom_store_release(&shown, handle);
+        handle_close(handle);
+        CHECK_OK(handle_open(HANDLE_FILE, &another_object, &next));
+        handle_close(next);
+    }
+    atom_store_release(&shown_enough, true);
+    CHECK_INT(pthread_join(thread, NULL), ==, 0);
+    CHECK_INT(wrong, ==, 0);
+    handles_end();
 }
 
 TEST(without_memory_for_the_table_no_handle_is_opened)
