@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <weir/weir.h>
 
-#include "bench.h"
 #include "job.h"
+#include "weir_session.h"
 
 static int workers = 1;
 static bool apart;
@@ -454,27 +454,6 @@ static const struct bench_workload workloads[] = {
     {0},
 };
 
-struct session {
-    const struct bench *bench;
-    const struct bench_workload *workload;
-};
-
-static int first_task(void *arg)
-{
-    const struct session *session = arg;
-
-    session->workload->run(session->bench);
-    return 0;
-}
-
-/* How many workers BENCH_WORKERS asks for; 0 if it is not a count. */
-static int workers_asked(void)
-{
-    const char *text = getenv("BENCH_WORKERS");
-
-    return text ? (int)bench_parse_count(text, WEIR_WORKERS_MAX) : 1;
-}
-
 /* Whether BENCH_METRICS is "off"; it must be that, "on" or nothing. Negative: it is not. */
 static int metrics_asked_off(void)
 {
@@ -503,12 +482,8 @@ int main(int argc, char **argv)
 
     session.workload = bench_parse(argc, argv, workloads, &bench);
     if (!session.workload) return 2;
-    workers = workers_asked();
-    if (workers == 0) {
-        fprintf(stderr, "bench-flow: BENCH_WORKERS is '%s', not a count from 1 to %d\n",
-                getenv("BENCH_WORKERS"), WEIR_WORKERS_MAX);
-        return 2;
-    }
+    workers = session_workers(&bench);
+    if (workers == 0) return 2;
     if (metrics_off < 0) {
         fprintf(stderr, "bench-flow: BENCH_METRICS is '%s', neither on nor off\n",
                 getenv("BENCH_METRICS"));
@@ -518,6 +493,6 @@ int main(int argc, char **argv)
     name_peer(peer, sizeof peer, metrics_off);
     config.workers = workers;
     config.metrics_off = metrics_off;
-    check(&bench, "weir_run", weir_run(&config, first_task, &session));
+    check(&bench, "weir_run", weir_run(&config, session_task, &session));
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <weir/weir.h>
 
 #include "sequential.h"
+#include "weir_session.h"
 
 static int workers = 1;
 
@@ -274,27 +275,6 @@ static const struct bench_workload workloads[] = {
     {0},
 };
 
-struct session {
-    const struct bench *bench;
-    const struct bench_workload *workload;
-};
-
-static int first_task(void *arg)
-{
-    const struct session *session = arg;
-
-    session->workload->run(session->bench);
-    return 0;
-}
-
-/* How many workers BENCH_WORKERS asks for; 0 if it is not a count. */
-static int workers_asked(void)
-{
-    const char *text = getenv("BENCH_WORKERS");
-
-    return text ? (int)bench_parse_count(text, WEIR_WORKERS_MAX) : 1;
-}
-
 int main(int argc, char **argv)
 {
     char peer[16] = "weir";
@@ -304,14 +284,10 @@ int main(int argc, char **argv)
 
     session.workload = bench_parse(argc, argv, workloads, &bench);
     if (!session.workload) return 2;
-    workers = workers_asked();
-    if (workers == 0) {
-        fprintf(stderr, "bench-runtime: BENCH_WORKERS is '%s', not a count from 1 to %d\n",
-                getenv("BENCH_WORKERS"), WEIR_WORKERS_MAX);
-        return 2;
-    }
+    workers = session_workers(&bench);
+    if (workers == 0) return 2;
     if (workers > 1) snprintf(peer, sizeof peer, "weir%d", workers);
     config.workers = workers;
-    check(&bench, "weir_run", weir_run(&config, first_task, &session));
+    check(&bench, "weir_run", weir_run(&config, session_task, &session));
     return 0;
 }
