@@ -9,6 +9,8 @@
  * Exit status: 0 every reading is accounted for, 1 a failure, 2 wrong usage.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <weir/weir.h>
 
 #include "options.h"
@@ -33,8 +35,12 @@ struct services {
 static int parse(void *item, void *keep_arg)
 {
     struct reading *reading = item;
+    char *end;
+
     (void)keep_arg;
-    return sscanf(reading->text, "sensor=%d", &reading->sensor) == 1 ? 0 : -EBADMSG;
+    if (strncmp(reading->text, "sensor=", 7) != 0) return -EBADMSG;
+    reading->sensor = (int)strtol(reading->text + 7, &end, 10);
+    return end > reading->text + 7 ? 0 : -EBADMSG;
 }
 
 static int enrich(void *item, void *keep_arg)

@@ -461,12 +461,10 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
     r = enter(self, chan, tx, HANDLE_TX);
     while (r == 0 && sent < count) {
         sanitize_release(chan);
-        if (!flow_names(tx, HANDLE_TX, chan)) {
-            r = WEIR_ECLOSED; /* while it has waited */
-        } else if (drops(chan)) {
+        if (flow_names(tx, HANDLE_TX, chan) && drops(chan)) {
             r = send_dropping(chan, tx, item);
         } else if (!chan_lock_named(chan, tx, HANDLE_TX)) {
-            r = WEIR_ECLOSED;
+            r = WEIR_ECLOSED; /* while it has waited */
         } else {
             /* What fits, under one lock; the last one is looked at below. */
             while ((r = chan_offer(chan, item, NULL)) == 0 && sent + 1 < count) {

@@ -356,7 +356,7 @@ static bool awake_suffice(const struct pool *pool)
 int pool_want_thread(struct pool *pool, bool patient)
 {
     /* Those that are about to look for a job find as many. */
-    if (atom_load(&pool->queued) <= (size_t)(pool->coming + pool->looking)) return 0;
+    if (atom_load(&pool->queued) <= (size_t)pool->coming + (size_t)pool->looking) return 0;
     if (patient && awake_suffice(pool)) return 0;
     if (pool->sleeping > 0) {
         wake_one(pool);

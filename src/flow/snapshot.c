@@ -167,10 +167,11 @@ const void *weir_snapshot_take(weir_snapshot *handle)
     return latest->value;
 }
 
-/* A copy of `value` that may become the latest. */
-static int next_version(weir_snapshot *snapshot, const void *value, struct version **ret_next)
+/* A copy of `value` that may become the latest; NULL and the error. */
+static struct version *next_version(weir_snapshot *snapshot, const void *value, int *ret_error)
 {
     struct book *book = snapshot->book;
+    struct version *next;
     bool full;
 
     sync_lock(&snapshot->sync); /* writers count one after the other */
@@ -182,14 +183,16 @@ static int next_version(weir_snapshot *snapshot, const void *value, struct versi
     }
     sync_unlock(&snapshot->sync);
     if (full) {
-        return refuse_as(WEIR_EOVERLOAD,
-                         "snapshot '%s': %zu versions are being read (versions_max)",
-                         snapshot->sync.object.name, snapshot->versions_max);
+        *ret_error =
+            refuse_as(WEIR_EOVERLOAD, "snapshot '%s': %zu versions are being read (versions_max)",
+                      snapshot->sync.object.name, snapshot->versions_max);
+        return NULL;
     }
-    *ret_next = version_new(book, value);
-    if (*ret_next) return 0;
+    next = version_new(book, value);
+    if (next) return next;
     (void)atom_sub(&book->alive, 1);
-    return -ENOMEM;
+    *ret_error = -ENOMEM;
+    return NULL;
 }
 
 /* Put `next` in the place of the latest one, if that is still `from` (NULL: whichever it is).
@@ -215,10 +218,10 @@ static struct version *put(weir_snapshot *snapshot, const struct version *from,
 int weir_snapshot_publish(weir_snapshot *handle, const void *value)
 {
     weir_snapshot *snapshot = look_up(handle, "weir_snapshot_publish");
-    struct version *next;
-    int r = next_version(snapshot, value, &next);
+    int error = 0;
+    struct version *next = next_version(snapshot, value, &error);
 
-    if (r < 0) return r;
+    if (!next) return error;
     version_let_go(put(snapshot, NULL, next));
     worker_touched(worker_self());
     return 0;
@@ -228,10 +231,11 @@ int weir_snapshot_publish(weir_snapshot *handle, const void *value)
 static int update_once(weir_snapshot *snapshot, struct version *from, weir_snapshot_update_fn fn,
                        void *arg)
 {
-    struct version *next, *before = NULL;
-    int r = next_version(snapshot, from->value, &next);
+    int r = 0;
+    struct version *next = next_version(snapshot, from->value, &r);
+    struct version *before = NULL;
 
-    if (r < 0) return r;
+    if (!next) return r;
     r = fn(next->value, arg);
     if (r >= 0) before = put(snapshot, from, next);
     if (before) {
