@@ -275,7 +275,7 @@ FLOW_TEST(a_call_that_yields_first_is_told_that_it_was_closed_meanwhile)
 
 static int_tx sender;
 static int_rx taker;
-static ATOM(int) crossed; /* what the call said; 1: it has not returned */
+static ATOM(int) crossed; /* what the call said, or NOT_YET, TOO_LATE */
 
 static int call_send(void)
 {
@@ -330,6 +330,8 @@ static const struct end_call {
     {"select to receive", call_select_recv, false, WEIR_WAIT},
 };
 
+enum { NOT_YET = 1, TOO_LATE };
+
 static ATOM(bool) closing;
 static weir_scope *outer_scope;
 static const struct end_call *end_call;
@@ -346,7 +348,9 @@ static int cross_end(void *arg)
     for (int i = 0; i < BUDGET; i++) CHECK_OK(weir_checkpoint());
     until_ns = weir_now_ns() + 300000;
     while (weir_now_ns() < until_ns) {}
-    atom_store_release(&crossed, end_call->call());
+    /* On a slow machine a turn has ended before: then its end is gone already. */
+    atom_store_release(&crossed,
+                       handle_object(sender.end, HANDLE_TX) ? end_call->call() : TOO_LATE);
     return 0;
 }
 
@@ -367,20 +371,21 @@ static int take_its_memory(void *arg)
 
     (void)arg;
     while (handle_object(sender.end, HANDLE_TX)) CHECK_OK(weir_yield());
-    CHECK_INT(atom_load(&crossed), ==, 1);
+    CHECK(atom_load(&crossed) == NOT_YET || atom_load(&crossed) == TOO_LATE);
     CHECK_OK(weir_chan_open(outer_scope, &spec, &next_tx, &rx));
     CHECK_OK(weir_send(next_tx, &(int){7}));
     return 0;
 }
 
-static void cross_with_end(void)
+/* False: it was too late. */
+static bool cross_with_end(void)
 {
     weir_chan_spec spec = end_spec();
     weir_chan_figures figures;
     int result;
 
     atom_store(&closing, false);
-    atom_store(&crossed, 1);
+    atom_store(&crossed, NOT_YET);
     WEIR_SCOPE(scope, &result, .name = "channel's", .on_failure = WEIR_FAIL_FAST, .max_tasks = 1,
                .overflow = WEIR_REJECT) {
         CHECK_OK(weir_chan_open(scope, &spec, &sender, &taker));
@@ -390,11 +395,13 @@ static void cross_with_end(void)
         atom_store_release(&closing, true);
     }
     CHECK_OK(result);
-    while (atom_load_acquire(&crossed) == 1) CHECK_OK(weir_yield());
+    while (atom_load_acquire(&crossed) == NOT_YET) CHECK_OK(weir_yield());
+    if (atom_load(&crossed) == TOO_LATE) return false;
     CHECK_INT(atom_load(&crossed), ==, WEIR_ECLOSED);
     weir_tx_figures(next_tx.end, &figures);
     CHECK_INT(figures.accepted, ==, 1);
     CHECK_INT(figures.depth, ==, 1);
+    return true;
 }
 
 FLOW_TEST(a_call_of_an_end_that_yields_first_is_told_that_its_scope_has_ended)
@@ -402,14 +409,19 @@ FLOW_TEST(a_call_of_an_end_that_yields_first_is_told_that_its_scope_has_ended)
     int result;
 
     for (size_t i = 0; i < sizeof end_calls / sizeof *end_calls; i++) {
+        bool in_time = false;
+
         end_call = &end_calls[i];
         test_note("%s", end_call->name);
-        FLOW_SCOPE(outer, &result)
-        {
-            outer_scope = outer;
-            cross_with_end();
+        for (int tries = 0; tries < 20 && !in_time; tries++) {
+            FLOW_SCOPE(outer, &result)
+            {
+                outer_scope = outer;
+                in_time = cross_with_end();
+            }
+            CHECK_OK(result);
         }
-        CHECK_OK(result);
+        if (!TEST_SLOW) CHECK(in_time);
     }
     return 0;
 }
