@@ -30,7 +30,6 @@ enum {
 
 #define NS_PER_S INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
-#define QUEUE_WAIT_NS_MAX (3600 * NS_PER_S)
 
 /* What epoll says beside each event. Tags of callers are never 0. */
 #define TAG_INTERNAL UINT64_C(0)
@@ -171,7 +170,7 @@ static int epoll_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
 
     assert(timeout_ns >= 0);
     assert(events_max > 0);
-    if (timeout_ns > QUEUE_WAIT_NS_MAX) timeout_ns = QUEUE_WAIT_NS_MAX;
+    if (timeout_ns > SANITIZE_SLEEP_NS_MAX) timeout_ns = SANITIZE_SLEEP_NS_MAX;
     if (events_max > QUEUE_EVENTS_MAX) events_max = QUEUE_EVENTS_MAX;
     n = wait_events(queue, timeout_ns, events_max);
     if (n < 0) {

@@ -51,7 +51,6 @@ enum {
 
 #define NS_PER_S INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
-#define QUEUE_WAIT_NS_MAX (3600 * NS_PER_S)
 
 /* Best first; a kernel that refuses one with EINVAL is asked for the next. */
 static const unsigned flag_sets[] = {
@@ -701,7 +700,7 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
     flush(queue);
     /* Changes that the ring had no room for are made by the next wait: soon. */
     if (list.count > 0 || queue->stirred || atom_load(&queue->changed)) timeout_ns = 0;
-    if (timeout_ns > QUEUE_WAIT_NS_MAX) timeout_ns = QUEUE_WAIT_NS_MAX;
+    if (timeout_ns > SANITIZE_SLEEP_NS_MAX) timeout_ns = SANITIZE_SLEEP_NS_MAX;
     if (timeout_ns > 0 && queue->outer_fd >= 0) {
         /* The wait ends also when the armed time has come. */
         wait_outside(queue, timeout_ns);

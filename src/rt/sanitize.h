@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WEIR_ASAN 1
@@ -69,6 +70,10 @@ void AnnotateIgnoreWritesEnd(const char *file, int line);
 /* Always inline: ThreadSanitizer keeps a stack of calls per fiber, and a call that
  * began on one fiber must not return on another. */
 #define SANITIZE_INLINE static inline __attribute__((always_inline))
+
+/* How long a worker sleeps at the most. A signal that comes just before a thread begins to
+ * wait is held back by ThreadSanitizer until that thread's next call. */
+#define SANITIZE_SLEEP_NS_MAX (WEIR_TSAN ? INT64_C(1000000000) : 3600 * INT64_C(1000000000))
 
 /* What a context (a task, or a worker's loop) carries for the sanitizers. */
 struct sanitize_context {
