@@ -36,7 +36,9 @@ static inline void lock_init(struct lock *lock)
 
     sanitize_unordered_begin();
     (void)pthread_mutexattr_init(&spins_first);
+#if defined(PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP) /* glibc; musl's spin anyway */
     (void)pthread_mutexattr_settype(&spins_first, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
     (void)pthread_mutex_init(&lock->mutex, &spins_first);
     (void)pthread_mutexattr_destroy(&spins_first);
     sanitize_unordered_end();
