@@ -15,17 +15,22 @@ help() {
     cat <<'HELP'
 usage: ./do COMMAND
 
-  run                    build and run the echo server example, with live figures
+  run                    build and run the search service example with its upstream, with live figures
   test                   build and run the default tests (under 10 minutes on 2 cores)
   test --all             every compiler, sanitizer, switch mode and long test, aarch64 under an
-                         emulator, static programs with musl, races planted for ThreadSanitizer
+                         emulator, static programs with musl, 20 million simulated runs (by
+                         default 2 million), simulation at worker level, races planted for ThreadSanitizer
                          to find, each fuzz target for 20 seconds, the gdb script, the unit tests
-                         under valgrind, promtool on the metrics, and `check`
+                         under valgrind, promtool on the metrics and the alerts, dot on the map,
+                         and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
-  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo flow); no GROUP: all.
+  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo flow resilience sim); no GROUP: all.
+                         sim also tells in how many runs each planted bug is found.
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
+  bench service          the search service and three naive variants of it through overload and an
+                         outage: figures and pictures, to docs/guide/pictures (about 6 minutes)
   check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
                          analysis, tools/tidy (include matrix and house rules)
   reference              the reference of all calls: build/reference/html/index.html, and man pages
@@ -33,7 +38,8 @@ usage: ./do COMMAND
   coverage               lines of src that the default tests run, by file
   format                 lay out all C files by .clang-format
   build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
-                         coverage fuzz aarch64 musl valgrind
+                         coverage fuzz aarch64 musl valgrind sim (every atomic of the library is a
+                         point at which a simulated thread may be interrupted)
   help                   this text
 
 Missing Debian packages are installed with apt (by root, or through sudo); with all of them
@@ -62,7 +68,9 @@ packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer pytho
 packages_debug="gdb:gdb valgrind:valgrind binutils:strip"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
+packages_graph="graphviz:dot"
 packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
+packages_pictures="librsvg2-bin:rsvg-convert fonts-dejavu-core"
 packages_bench="golang:go cargo-web:cargo rustc-web:rustc g++:g++ libboost-fiber-dev libuv1-dev liburing-dev linux-perf:perf python3:python3"
 
 installed() {
@@ -139,7 +147,7 @@ need_promtool() {
 
 # The list that meson.build was configured with; see tools/sources.
 sources_now() {
-    tools/sources src tests examples bench
+    tools/sources src testing tests examples bench
 }
 
 # choose KIND - what it is built with: $compiler, $cflags and $options. Ends with
@@ -154,6 +162,7 @@ choose() {
     case $kind in
     release) ;;
     clang) compiler=clang ;;
+    sim) options="$options -Dsim_workers=true" ;;
     valgrind) options="$options -Dvalgrind=enabled -Dexamples=false" ;;
     bench) options="$options -Dbench=true -Dtests=false -Dexamples=false -Db_lto=true -Doptimization=3" ;;
     asan-gcc) options="$options $sanitize -Db_sanitize=address,undefined" ;;
@@ -322,38 +331,52 @@ tests() {
         "$program" -j "$jobs" "$@"
 }
 
+# A simulation knows neither the backend nor WEIR_TEST_WORKERS: its tests run once in a build.
+not_simulated="--skip sim --skip unit/sim"
+
 # tests_uring KIND SUITE ... - the same on io_uring, if that works here.
 tests_uring() {
     if WEIR_TEST_BACKEND=io_uring "build/$1/tests/weir-tests" \
         file_calls_that_the_kernel_has_not_seen_can_be_taken_back | grep -q "^1 passed"; then
         backend=io_uring
-        tests "$@"
+        # shellcheck disable=SC2086 # several words
+        tests "$@" $not_simulated
         backend=epoll
     else
         echo "$2: left out, since io_uring does not work here"
     fi
 }
 
+# sim_runs SUITE SECONDS RUNS - the tests of tests/sim at task level, until there were so many
+# simulated runs; says how many.
+sim_runs() {
+    suite "$1" "$2" tools/sim-runs build/release/tests/weir-tests "$3" "$jobs"
+    grep '^sim: ' "$logs/$1.log" | tail -n 1 || true
+}
+
 # run_covered - the tests that coverage counts, from zero.
 run_covered() {
     find build/coverage -name '*.gcda' -delete
-    tests coverage coverage-1 400 1
-    tests coverage coverage-2 400 2
+    # shellcheck disable=SC2086
+    tests coverage coverage-1 800 1 $not_simulated
+    tests coverage coverage-2 800 2
 }
 
 test_default() {
     need $packages_build $packages_test
     if built release; then
-        tests release gcc-1 240 1
-        tests release gcc-2 240 2
-        tests_uring release gcc-uring-2 240 2
+        # shellcheck disable=SC2086
+        tests release gcc-1 480 1 $not_simulated
+        tests release gcc-2 480 2
+        tests_uring release gcc-uring-2 480 2
         suite compile 120 tests/compile/run build/release/libweir.a
         suite examples 120 tools/examples build/release/examples
         suite corpus 120 tests/fuzz/run replay build/release
         judge reference 60 tools/reference --check --library build/release/libweir.so
+        sim_runs sim-runs 400 2000000
     fi
     if built asan-clang; then
-        tests asan-clang asan-clang 300 2
+        tests asan-clang asan-clang 600 2
         suite corpus-asan 120 tests/fuzz/run replay build/asan-clang
     fi
     suite reference-rules 60 tools/reference --self-test
@@ -384,9 +407,11 @@ test_aarch64() {
     built aarch64 || return 0
     emulator="$(command -v qemu-aarch64) -L /usr/aarch64-linux-gnu"
     # shellcheck disable=SC2086 # the emulator with its options
-    for workers in 1 2; do
-        suite "aarch64-$workers" 400 env WEIR_TEST_WORKERS=$workers WEIR_TEST_SLOW=4 \
-            WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$jobs"
+    skip=
+    for workers in 2 1; do
+        suite "aarch64-$workers" 800 env WEIR_TEST_WORKERS=$workers WEIR_TEST_SLOW=4 \
+            WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$jobs" $skip
+        skip=$not_simulated
     done
     # shellcheck disable=SC2086
     suite aarch64-check 240 tools/aarch64-check build/aarch64 $emulator
@@ -396,7 +421,7 @@ test_aarch64() {
 test_musl() {
     need $packages_build $packages_musl
     built musl || return 0
-    tests musl musl 300 2
+    tests musl musl 600 2
     if built release; then
         suite static 240 tools/static-check build/musl build/release
     fi
@@ -405,36 +430,51 @@ test_musl() {
 test_rest() {
     need $packages_build $packages_test $packages_check $packages_debug
     if built asan-gcc; then
-        tests asan-gcc asan-gcc 400 2
-        tests_uring asan-gcc asan-gcc-uring 400 2
+        tests asan-gcc asan-gcc 800 2
+        tests_uring asan-gcc asan-gcc-uring 800 2
     fi
     if built asan-clang; then
-        tests_uring asan-clang asan-clang-uring 400 2
+        tests_uring asan-clang asan-clang-uring 800 2
+    fi
+    # At worker level: every test of the library, simulations with several workers, and the bugs
+    # that are planted in that build.
+    if built sim; then
+        tests sim sim-build 600 2
     fi
     if built clang; then
-        tests clang clang-1 300 1
-        tests clang clang-2 300 2
+        # shellcheck disable=SC2086
+        tests clang clang-1 600 1 $not_simulated
+        tests clang clang-2 600 2
     fi
     for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
-        if built $kind; then
-            tests $kind $kind 500 2
-            tests_uring $kind "$kind-uring" 500 2
-            suite "$kind-planted" 120 "build/$kind/tests/weir-planted"
-            case $kind in *-strict) tests $kind "$kind-1" 500 1 ;; esac
-            # One of the four: the long tests take minutes here.
-            case $kind in tsan-gcc-strict) tests $kind "$kind-long" 600 2 --only-long ;; esac
+        built $kind || continue
+        # gcc's on both backends; clang's on one each: all four on both take longer than CI has.
+        case $kind in *-clang-ordered) ;; *) tests $kind $kind 1000 2 ;; esac
+        case $kind in *-clang-strict) ;; *) tests_uring $kind "$kind-uring" 1000 2 ;; esac
+        suite "$kind-planted" 120 "build/$kind/tests/weir-planted"
+        # One of the four: one worker, and the long tests, which take minutes here.
+        if [ $kind = tsan-gcc-strict ]; then
+            # shellcheck disable=SC2086
+            tests $kind $kind-1 1000 1 $not_simulated
+            tests $kind $kind-long 600 2 --only-long
         fi
     done
     if built release; then
-        suite masked 300 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
-            build/release/tests/weir-tests -j "$jobs"
+        # shellcheck disable=SC2086
+        suite masked 600 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
+            build/release/tests/weir-tests -j "$jobs" $not_simulated
+        sim_runs sim-runs-long 900 20000000
         tests release long 900 2 --only-long
-        tests_uring release gcc-uring-1 300 1
+        tests_uring release gcc-uring-1 600 1
         tests_uring release long-uring 900 2 --only-long
         suite install 120 tools/install-check build/release
         # Without promtool the test is skipped, and a suite that ran nothing has failed.
         need_promtool
         suite promtool 60 build/release/tests/weir-tests promtool_finds_nothing_wrong_with_the_metrics
+        suite alerts 180 tests/alerts/run build/release
+        # The same for dot.
+        need $packages_graph
+        suite graphviz 60 build/release/tests/weir-tests dot_draws_the_graph
     fi
     test_aarch64
     test_musl
@@ -485,13 +525,13 @@ command_test() {
 # ---- check ------------------------------------------------------------------
 
 checks() {
-    judge format 60 tools/analyse format
+    judge format 180 tools/analyse format
     if built clang; then
-        judge clang-tidy 900 tools/analyse clang-tidy build/clang
+        judge clang-tidy 1800 tools/analyse clang-tidy build/clang
     fi
-    judge cppcheck 300 tools/analyse cppcheck
-    judge analyzer 600 tools/analyse analyzer
-    judge thread-safety 120 tools/analyse thread-safety
+    judge cppcheck 600 tools/analyse cppcheck
+    judge analyzer 1200 tools/analyse analyzer
+    judge thread-safety 300 tools/analyse thread-safety
     judge man-pages 60 tools/reference --lint
     judge tidy 60 tools/tidy
 }
@@ -508,11 +548,26 @@ command_check() {
 command_run() {
     need $packages_build
     build release
-    exec build/release/examples/echo "$@"
+    exec build/release/examples/search-service --demo "$@"
 }
 
 command_bench() {
     need $packages_build python3:python3
+    if [ "${1-}" = service ]; then
+        shift
+        try_install $packages_pictures || echo "do: going on without: $lacking" >&2
+        build release
+        exec examples/search-service/run-load "$@"
+    fi
+    if [ "${1-}" = sim ]; then
+        build bench
+        status=0
+        bench/run --build build/bench "$@" || status=$?
+        # In how many runs each planted bug is found, by either strategy.
+        build sim
+        build/sim/tests/weir-tests planted-runs
+        exit "$status"
+    fi
     # A peer that cannot be had is left out with a notice by the runner itself.
     try_install $packages_bench || echo "do: going on without: $lacking" >&2
     build bench

@@ -1,4 +1,5 @@
-/* options.h - the command lines of the examples: --name N, with a range and a default. */
+/* options.h - the command lines of the examples: --name N, with a range and a default, or
+ * --name TEXT. */
 #ifndef WEIR_EXAMPLES_OPTIONS_H
 #define WEIR_EXAMPLES_OPTIONS_H
 
@@ -14,13 +15,16 @@ struct option_number {
     int min;
     int max; /* 0: the option takes no value and sets 1 */
     const char *about;
+    const char **text; /* of an option that takes a text; its default is what is there */
 };
 
 static inline void options_help(FILE *stream, const char *usage, const struct option_number *table)
 {
     fprintf(stream, "usage: %s\n", usage);
     for (; table->name; table++) {
-        if (table->max == 0) {
+        if (table->text) {
+            fprintf(stream, "  %-11s TEXT %s\n", table->name, table->about);
+        } else if (table->max == 0) {
             fprintf(stream, "  %-16s %s\n", table->name, table->about);
         } else {
             fprintf(stream, "  %-14s N %s (%d to %d, default %d)\n", table->name, table->about,
@@ -37,7 +41,7 @@ static inline int options_read(int argc, char **argv, const char *usage,
     int i = 1;
 
     for (const struct option_number *row = table; row->name; row++)
-        *row->value = row->value_default;
+        if (row->value) *row->value = row->value_default;
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         const struct option_number *row = table;
         char *end = argv[i];
@@ -52,6 +56,14 @@ static inline int options_read(int argc, char **argv, const char *usage,
             fprintf(stderr, "%s: there is no option '%s'\n", argv[0], argv[i]);
             options_help(stderr, usage, table);
             exit(2);
+        }
+        if (row->text) {
+            if (i + 1 == argc) {
+                fprintf(stderr, "%s: %s needs a text\n", argv[0], row->name);
+                exit(2);
+            }
+            *row->text = argv[++i];
+            continue;
         }
         if (row->max == 0) {
             *row->value = 1;

@@ -1,6 +1,6 @@
 /* pipeline.c - readings on their way: parse -> enrich -> compress -> write.
  *
- *     pipeline [--readings N] [--budget MS]
+ *     pipeline [--readings N] [--budget MS] [--slow N]
  *
  * Enriching asks a directory where a sensor stands. That is good to have, not needed: when the
  * directory does not answer in time, the reading goes on without, and says that it is partial.
@@ -27,7 +27,7 @@ struct reading {
 /* What the stages need, in one place; a member that may be missing is a pointer. */
 struct services {
     const char *const *directory; /* places by sensor, or NULL: nobody is asked */
-    int readings, budget_ms;
+    int readings, budget_ms, slow;
     int written, partial, lost;
     size_t bytes_in, bytes_out;
 };
@@ -196,7 +196,10 @@ static int run_in(weir_scope *scope, struct services *services)
                        &pool);
     if (r < 0) return r;
     stages[2].pool = pool;
-    for (int i = 0; i < 4; i++) stages[i].keep_arg = services;
+    for (int i = 0; i < 4; i++) {
+        stages[i].keep_arg = services;
+        stages[i].timeout_ms *= services->slow;
+    }
     r = weir_pipeline_open(scope, &spec, &pipeline);
     if (r == WEIR_EREFUSED) printf("refused: %s\n", weir_why());
     if (r < 0) return r;
@@ -236,6 +239,7 @@ int main(int argc, char **argv)
     const struct option_number options[] = {
         {"--readings", &services.readings, 100, 1, 100000, "readings that are sent"},
         {"--budget", &services.budget_ms, 5000, 1, 60000, "end-to-end budget in ms"},
+        {"--slow", &services.slow, 1, 1, 10, "times as long for each stage, on a busy machine"},
         {0},
     };
     int first = options_read(argc, argv, "pipeline [OPTION]...", options);

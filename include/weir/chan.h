@@ -74,6 +74,8 @@ typedef struct weir_chan_spec {
     void *keep_arg;       /* of on_drop */
     int64_t latency_ms;   /* how long an item should wait at most; shown beside what is
                                 measured; 0: not said */
+    bool trace;           /* items bring the context in which they were sent
+                                (weir_trace_received): a little slower, if the runtime traces */
 } weir_chan_spec;
 
 /* weir_chan_spec_init - set every member to "not said". */

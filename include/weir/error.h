@@ -28,6 +28,8 @@ enum weir_error {
     WEIR_EOVERTIME = -4109,   /* a job took longer than its pool allows: weir_why() */
     WEIR_EPROTOCOL = -4110,   /* the other side does not keep to the protocol: weir_why() */
     WEIR_ECRASHED = -4111,    /* who was at it failed in the middle: it may have happened or not */
+    WEIR_EBREAKER = -4112,    /* a breaker is open: it was not tried */
+    WEIR_EFOUND = -4113,      /* a simulated run failed: weir_sim_result says which and why */
 };
 
 /* weir_strerror - a sentence for a code of ours or of the kernel's.

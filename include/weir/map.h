@@ -2,9 +2,9 @@
  *
  * The map is found by walking the tree of scopes and tasks, so it shows what is there and
  * needs nothing to be registered: scopes, channels, actors, pools and their classes,
- * pipelines and their stages, locks, events, broadcasts, snapshots, timers, postboxes, idle
- * waits, signal watches, the executors of the runtime, and blocks that wait without a
- * deadline, with their reason. Each row says
+ * pipelines and their stages, rates, limits, shedders, locks, events, broadcasts, snapshots,
+ * timers, postboxes, idle waits, signal watches, the executors of the runtime, and blocks that
+ * wait without a deadline, with their reason. Each row says
  *
  *     kind, name, owner   the scopes and tasks that lead to it: "root/main/serve"
  *     lifetime            what ends it
@@ -17,7 +17,7 @@
  * Bounds: WEIR_MAP_ROWS_MAX rows; how many were left out is said at the end. The other
  * workers stand still while it is made (at most a second is waited for them), and go on
  * before it is written; what belongs to one that does not stand still is named and marked
- * as not inspected.
+ * as not inspected. The graph has as many tasks as rows at the most.
  * Threads: a task, a callback on a worker, or the thread that embeds the runtime.
  */
 #ifndef WEIR_MAP_H
@@ -32,8 +32,10 @@ WEIR_BEGIN
 
 enum weir_map_format {
     WEIR_MAP_FORMAT_UNSET = 0,
-    WEIR_MAP_TEXT, /* for people: its words may change */
-    WEIR_MAP_JSON, /* {"boundaries": [{...}], "omitted": 0} */
+    WEIR_MAP_TEXT,     /* for people: its words may change */
+    WEIR_MAP_JSON,     /* {"boundaries": [{...}], "omitted": 0} */
+    WEIR_MAP_GRAPHVIZ, /* for `dot -Tsvg`: boundaries and tasks, who owns what, who waits for
+                          what, and who could end that wait */
 };
 
 /* weir_map - write the map of the calling task's runtime to `fd`. A reader that does not

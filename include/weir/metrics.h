@@ -9,22 +9,32 @@
  *     weir_channel_timeouts_total, _latency_target_seconds   {channel}
  *     weir_channel_wait_seconds{channel}      from send to receive, of 1 item in 64, in 512
  *                                             with several workers
- *     weir_actor_depth, _depth_max, _accepted_total, _handled_total, _rejected_total,
+ *     weir_actor_depth, _depth_max, _capacity, _accepted_total, _handled_total, _rejected_total,
  *     weir_actor_undelivered_total, _crashed_total, _restarts_total, _timeouts_total,
  *     weir_actor_latency_target_seconds                      {actor}
  *     weir_actor_wait_seconds, weir_actor_run_seconds        {actor}, of 1 message in 64
- *     weir_pool_queued, _queued_max, _running, _finished_total, _rejected_total,
+ *     weir_pool_queued, _queued_max, _capacity, _running, _finished_total, _rejected_total,
  *     weir_pool_removed_total, _orphaned_total, _timeouts_total, _latency_target_seconds,
  *     weir_pool_wait_seconds, weir_pool_run_seconds          {pool,class}, of every job
  *     weir_pool_threads, weir_pool_threads_max, weir_pool_orphans   {pool}
- *     weir_stage_depth, _depth_max, _finished_total, _failed_total, _timeouts_total,
+ *     weir_stage_depth, _depth_max, _capacity, _finished_total, _failed_total, _timeouts_total,
  *     weir_stage_latency_target_seconds, weir_stage_wait_seconds, weir_stage_run_seconds
  *                                                            {stage}, of every item
  *     weir_stage_rejected_total{stage,reason}
  *     weir_pipeline_latency_seconds, _finished_total, _failed_total, _partial_total,
  *     weir_pipeline_timeouts_total, _latency_target_seconds  {pipeline}, end to end
+ *     weir_limit_limit, _in_flight, _in_flight_max, _waiting, _admitted_total, _waited_total,
+ *     weir_limit_rejected_total, _timeouts_total, _latency_target_seconds   {limit}
+ *     weir_limit_wait_seconds{limit}, weir_rate_wait_seconds{rate}   of every call that waits
+ *     weir_rate_tokens_per_second, _burst, _waiting, _admitted_total, _taken_total,
+ *     weir_rate_waited_total, _rejected_total, _timeouts_total, _latency_target_seconds   {rate}
+ *     weir_shed_admitted_total, _shed_total, _too_late_total, _shedding, _target_seconds   {shed}
  *     weir_executor_queued, _busy, _orphans_total, _rejected_total   {executor}
+ *     weir_trace_spans_buffered, _buffered_max, _ended_total, _exported_total,
+ *     weir_trace_spans_dropped_total{reason}, weir_trace_export_failures_total
  *     weir_tasks{state}, weir_tasks_started_total, weir_workers, weir_build_info
+ *     weir_watchdog_hits_total, weir_watchdog_suppressed_total
+ *     weir_checks_total                                              {kind} (check.h)
  *     weir_metrics_series, weir_metrics_refused_total, weir_metrics_lost_total
  *     process_cpu_seconds_total, process_resident_memory_bytes, ...
  *

@@ -123,7 +123,9 @@ WEIR_SUSPENDS int weir_conn_read_exact(weir_conn *conn, void *data, size_t bytes
 WEIR_API int weir_conn_shutdown(weir_conn *conn, int how);
 
 /* weir_conn_close - close and free. Takes NULL. Never suspends. A call that is in
- * progress on it in another task is misuse and aborts with a sentence. */
+ * progress on it in another task is misuse and aborts with a sentence. What was written
+ * and not yet taken by the peer stays with the system, which goes on sending it, for
+ * minutes if the peer takes nothing: the option TCP_USER_TIMEOUT (weir_conn_fd) bounds that. */
 WEIR_API void weir_conn_close(weir_conn *conn);
 
 /* weir_conn_fd - the descriptor, still owned by the connection. */

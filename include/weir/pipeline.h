@@ -60,12 +60,27 @@ enum weir_stage_failure {
     WEIR_STAGE_FALLBACK, /* `fallback` takes the stage's place; the result is partial */
 };
 
+/* Why a policy has refused an item, as its figures tell it. */
+enum weir_stage_refusal {
+    WEIR_REFUSED_POLICY = 0, /* not said */
+    WEIR_REFUSED_SHED,
+    WEIR_REFUSED_LIMIT, /* rate, or concurrency */
+    WEIR_REFUSED_BREAKER,
+};
+
+#define WEIR_STAGE_KEEP_BYTES 1024
+
 /* What a policy is told about an attempt. */
 typedef struct weir_stage_attempt {
     const char *pipeline, *stage;
     int number;          /* 1: the first */
     int64_t waited_ns;   /* that the item has been in the stage's queue */
     int64_t deadline_ns; /* of the item, on the clock of weir_now_ns */
+    const void *item;    /* as it was when it came to the stage */
+    size_t item_bytes;
+    void *keep; /* WEIR_STAGE_KEEP_BYTES for what the policy keeps of this item, from `before` of
+                   its first attempt, which finds anything there, to `ended` */
+    enum weir_stage_refusal *ret_refusal; /* for `before`, when it refuses */
 } weir_stage_attempt;
 
 /* As what `after` returns: the attempt's result stands. */
@@ -85,6 +100,10 @@ typedef struct weir_stage_policy {
     int64_t (*worst_case_ms)(void *keep_state, int64_t timeout_ms);
     int attempts_max;
     void *keep_state;
+    /* Exactly once for each item for which `before` of the first attempt was called, with the
+     * stage's result, also when `before` has refused, or the stage was cancelled between two
+     * attempts: what was taken for it is given back here. It must not suspend. */
+    void (*ended)(void *keep_state, const weir_stage_attempt *attempt, int result);
 } weir_stage_policy;
 
 /* name, fn, concurrency, queue_max, overflow, timeout_ms and on_failure must be said. */

@@ -13,8 +13,10 @@
 #ifndef WEIR_RUNTIME_H
 #define WEIR_RUNTIME_H
 
+#include <weir/check.h>
 #include <weir/defs.h>
 #include <weir/log.h>
+#include <weir/watchdog.h>
 
 WEIR_BEGIN
 
@@ -61,6 +63,19 @@ typedef struct weir_config {
                                      threads (io_uring) the sum of both is the bound */
     int processes_max;         /* child processes at a time; WEIR_PROCESSES_DEFAULT */
     bool metrics_off;          /* nothing is measured (metrics.h): to see what that costs */
+    /* Tasks that keep a worker for too long are reported: watchdog.h. */
+    int watchdog_signal; /* turns it on: SIGURG, or another one that nobody else uses */
+    int64_t watchdog_ms; /* how long is too long; WEIR_WATCHDOG_MS_DEFAULT */
+    enum weir_watchdog_clock watchdog_clock;
+    weir_watchdog_fn on_watchdog; /* gets each report, besides the log */
+    void *on_watchdog_arg;
+    const struct weir_trace_spec *trace; /* spans are recorded: WEIR_TRACE(…) of trace.h, copied.
+                                            Default: none are */
+    enum weir_checks lock_checks;     /* of locks (check.h): about 0.1 us for each that is taken */
+    enum weir_checks deadlock_checks; /* for tasks that wait for each other: once a second, while
+                                         a worker has nothing to do, at most 1 % of the time */
+    weir_check_fn on_check;           /* told what they find, besides the log; may be NULL */
+    void *check_arg;
 } weir_config;
 
 /* weir_config_init - set every member to "not said". */
@@ -117,8 +132,8 @@ WEIR_API int weir_worker_count(void);
 WEIR_API int64_t weir_now_ns(void);
 
 /* weir_dump - write the tree of scopes and tasks to `fd`: state, what each is
- * parked on and for how long, deadline, stack use, orphans, and the backtrace of
- * each parked task; before it the workers, and what they may use: cores, quota, memory
+ * parked on and for how long, why it does not run, deadline, stack use, orphans, and the
+ * backtrace of each parked task; before it the workers, and what they may use: cores, quota, memory
  * limit, stack budget. Returns 0, or the kernel's error from writing. Call it from a
  * task or from the thread that embeds the runtime. Waits, at most a second, for
  * other workers to reach a safe point; the ones that do not are shown as busy. */

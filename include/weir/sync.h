@@ -23,6 +23,30 @@
 
 WEIR_BEGIN
 
+/* With WEIR_LOCK_ANALYSIS defined, clang -Wthread-safety checks at compile time that a lock is
+ * given back on every way out, and that nothing suspends while one is held. The result of a call
+ * that takes a lock must then be compared with 0 by == or != (the analysis does not follow <);
+ * a function that is meant to suspend, or to take a second lock, is WEIR_NOT_ANALYSED. */
+#if defined(__clang__) && defined(WEIR_LOCK_ANALYSIS)
+#define WEIR_LOCK_TYPE_(name) struct __attribute__((capability("mutex"))) name
+#define WEIR_TAKES_(lock) __attribute__((try_acquire_capability(0, lock, weir_no_park)))
+#define WEIR_SHARES_(lock)                                  \
+    __attribute__((try_acquire_shared_capability(0, lock))) \
+    __attribute__((try_acquire_capability(0, weir_no_park)))
+#define WEIR_GIVES_BACK_(lock) __attribute__((release_capability(lock, weir_no_park)))
+#define WEIR_GIVES_EITHER_BACK_(lock)                 \
+    __attribute__((release_generic_capability(lock))) \
+    __attribute__((release_capability(weir_no_park)))
+#define WEIR_NOT_ANALYSED __attribute__((no_thread_safety_analysis))
+#else
+#define WEIR_LOCK_TYPE_(name) struct name
+#define WEIR_TAKES_(lock)
+#define WEIR_SHARES_(lock)
+#define WEIR_GIVES_BACK_(lock)
+#define WEIR_GIVES_EITHER_BACK_(lock)
+#define WEIR_NOT_ANALYSED
+#endif
+
 /* ---- Event: something has happened, once and for all, or until it is reset ---- */
 
 typedef struct weir_event weir_event;
@@ -56,6 +80,8 @@ typedef struct weir_semaphore_spec {
     enum weir_overflow overflow; /* WEIR_WAIT: waiters_max may wait, more get WEIR_EOVERLOAD;
                                     WEIR_REJECT: nobody waits, waiters_max must be 0 */
     size_t permits_max;          /* weir_semaphore_resize may go up to this; default: permits */
+    bool taker_releases;         /* whoever takes permits gives them back itself, so that checks
+                                    (check.h) know for whom others wait; default: anybody may */
 } weir_semaphore_spec;
 
 /* weir_semaphore_spec_init - set every member to "not said". */
@@ -93,6 +119,7 @@ WEIR_API void weir_semaphore_close(weir_semaphore *take_semaphore);
 
 /* ---- Mutex: one task at a time ---- */
 
+WEIR_LOCK_TYPE_(weir_mutex);
 typedef struct weir_mutex weir_mutex;
 
 /* weir_mutex_open - `name` is copied, at most 31 bytes. Never suspends. */
@@ -100,11 +127,17 @@ WEIR_API WEIR_MUST_USE int weir_mutex_open(weir_scope *scope, const char *name,
                                            weir_mutex **ret_mutex);
 
 /* weir_mutex_lock - take it. A task that has it already is refused (WEIR_EREFUSED). */
-WEIR_SUSPENDS int weir_mutex_lock(weir_mutex *mutex);
+WEIR_SUSPENDS int weir_mutex_lock(weir_mutex *mutex) WEIR_TAKES_(mutex);
 
 /* weir_mutex_unlock - give it to whoever waits longest. By the task that has it; anything
  * else is misuse and aborts with a sentence. Never suspends. */
-WEIR_API void weir_mutex_unlock(weir_mutex *mutex);
+WEIR_API void weir_mutex_unlock(weir_mutex *mutex) WEIR_GIVES_BACK_(mutex);
+
+/* weir_mutex_may_suspend - tasks may suspend while they hold it, and lock_checks (check.h) do
+ * not report it: `why` says what for, and is shown on the map; it is kept, not copied. Never
+ * suspends. Otherwise a lock is for a few lines without a suspending call, but for that of
+ * another lock: whoever holds one keeps all others waiting. */
+WEIR_API void weir_mutex_may_suspend(weir_mutex *mutex, const char *keep_why);
 
 /* weir_mutex_close - free it; who waits gets WEIR_ECLOSED. It must not be held. Takes NULL.
  * Never suspends. */
@@ -112,6 +145,7 @@ WEIR_API void weir_mutex_close(weir_mutex *take_mutex);
 
 /* ---- Read-write lock: many readers, or one writer ---- */
 
+WEIR_LOCK_TYPE_(weir_rwlock);
 typedef struct weir_rwlock weir_rwlock;
 
 /* weir_rwlock_open - `name` is copied, at most 31 bytes. Never suspends. */
@@ -121,13 +155,16 @@ WEIR_API WEIR_MUST_USE int weir_rwlock_open(weir_scope *scope, const char *name,
 /* weir_rwlock_read, weir_rwlock_write - take it, shared with other readers, or alone. In
  * order of arrival: a reader waits behind a writer that waits, so neither side starves;
  * hence a task must not read-lock twice. */
-WEIR_SUSPENDS int weir_rwlock_read(weir_rwlock *lock);
-WEIR_SUSPENDS int weir_rwlock_write(weir_rwlock *lock);
+WEIR_SUSPENDS int weir_rwlock_read(weir_rwlock *lock) WEIR_SHARES_(lock);
+WEIR_SUSPENDS int weir_rwlock_write(weir_rwlock *lock) WEIR_TAKES_(lock);
 
 /* weir_rwlock_unlock - give back what the calling task has taken. If nobody has it, or
  * another task has it for writing, that is misuse and aborts with a sentence. Never
  * suspends. */
-WEIR_API void weir_rwlock_unlock(weir_rwlock *lock);
+WEIR_API void weir_rwlock_unlock(weir_rwlock *lock) WEIR_GIVES_EITHER_BACK_(lock);
+
+/* weir_rwlock_may_suspend - as weir_mutex_may_suspend. */
+WEIR_API void weir_rwlock_may_suspend(weir_rwlock *lock, const char *keep_why);
 
 /* weir_rwlock_close - free it; who waits gets WEIR_ECLOSED. It must not be held. Takes NULL.
  * Never suspends. */

@@ -4,6 +4,9 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/planted.h"
+#include "watch/trace.h"
+
 static struct actor *look_up(const weir_actor *handle, const char *call)
 {
     return flow_look_up(handle, HANDLE_ACTOR, "actor", call);
@@ -26,6 +29,10 @@ static struct letter *letter_of(struct list *node)
 static void letter_free(struct actor *actor, struct letter *letter)
 {
     letter->post = NULL;
+    if (__builtin_expect(letter->trace != NULL, 0)) {
+        trace_unref(letter->trace);
+        letter->trace = NULL;
+    }
     list_add_head(&actor->free_letters, &letter->node);
 }
 
@@ -41,6 +48,7 @@ static void put(struct actor *actor, struct post *post)
     letter->post = post->is_call ? post : NULL;
     letter->since_ns =
         actor->metered.meter && actor->accepted % ACTOR_SAMPLE_EVERY == 0 ? weir_now_ns() : 0;
+    letter->trace = trace_ref(trace_of(post->waiter.task));
     post->letter = letter;
     post->state = post->is_call ? POST_QUEUED : POST_DONE;
     list_add_tail(&actor->mailbox, &letter->node);
@@ -194,10 +202,10 @@ static bool post_abort(struct task *task, void *object)
         actor->depth--;
         actor->removed++;
         letter_free(actor, post->letter);
-        refill(actor);
+        if (!PLANTED(ACTOR_ROOM_UNTOLD)) refill(actor);
         break;
     case POST_AT_HAND:
-        post->letter->post = NULL;
+        if (!PLANTED(ACTOR_ANSWERS_WHO_LEFT)) post->letter->post = NULL;
         actor->abandoned++;
         break;
     case POST_DONE: leaves = false; break;
@@ -215,8 +223,30 @@ static void post_describe(const void *object, char *text, size_t bytes)
                                                  : "");
 }
 
+/* A call is answered by the actor's task; it makes room for others as well. */
+static void post_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct post *post = object;
+    const struct actor *actor = container_of(post->waiter.object, struct actor, object);
+    const struct task *server = actor->task.ref;
+
+    waiter_facts_of(post->waiter.object, ret_waiting);
+    if (post->state == POST_WAITING) ret_waiting->what = WAIT_FOR_ROOM;
+    if (post->state != POST_DONE && server && atom_load(&server->id) == actor->task.id) {
+        waiting_by(ret_waiting, server, 0);
+    } else {
+        ret_waiting->ends = ENDS_OUTSIDE; /* it starts, or ends, or is done */
+    }
+}
+
 static const struct wait_kind wait_call = {
-    .name = "actor", .abort = post_abort, .describe = post_describe};
+    .name = "actor",
+    .abort = post_abort,
+    .describe = post_describe,
+    .what = WAIT_FOR_ANSWER,
+    .ends = ENDS_WITH_ALL,
+    .facts = post_facts,
+};
 
 int weir_actor_call(weir_actor *handle, const void *message, void *ret_reply)
 {
@@ -275,7 +305,13 @@ static void measure(struct actor *actor, struct letter *letter, unsigned histogr
 }
 
 static const struct wait_kind wait_message = {
-    .name = "message", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "message",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_WORK,
+    .ends = ENDS_AT_CLOSE,
+    .facts = waiter_facts,
+};
 
 int actor_next(struct actor *actor, struct task *self, struct letter **ret_letter)
 {
@@ -407,7 +443,13 @@ void weir_actor_stop(weir_actor *handle, enum weir_on_close how)
 }
 
 static const struct wait_kind wait_end = {
-    .name = "actor's end", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "actor's end",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_END,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 
 int weir_actor_wait(weir_actor *handle)
 {

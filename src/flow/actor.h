@@ -45,6 +45,7 @@ struct letter {
     int64_t since_ns; /* in the mailbox, then at hand; 0: it is not measured */
     unsigned char *message;
     unsigned char *reply;
+    struct trace_node *trace; /* in which it was sent; its own */
 };
 
 struct actor {

@@ -5,6 +5,7 @@
 
 #include "flow/actor.h"
 #include "rt/mem.h"
+#include "watch/trace.h"
 
 /* ---- Its task ---- */
 
@@ -26,6 +27,24 @@ static int make_state(struct actor *actor)
     return r;
 }
 
+/* A span of its own, in the context of who has sent the message. */
+static __attribute__((noinline)) int handle_traced(struct actor *actor, struct letter *letter,
+                                                   void *reply, struct task *self)
+{
+    const weir_actor_spec *spec = &actor->spec;
+    weir_span span;
+    int r;
+
+    trace_unref(trace_swap(self, letter->trace));
+    letter->trace = NULL;
+    span_begin(&span, "actor", actor->object.name, WEIR_SPAN_INTERNAL);
+    r = spec->on_message(actor->user_state, letter->message, reply, spec->keep_arg);
+    if (r < 0) weir_span_result(r);
+    weir_span_leave(&span);
+    trace_unref(trace_swap(self, NULL));
+    return r;
+}
+
 /* Handle messages until there will be no more (0), or something fails. */
 static int serve(struct actor *actor, struct task *self)
 {
@@ -36,7 +55,11 @@ static int serve(struct actor *actor, struct task *self)
     while ((r = actor_next(actor, self, &letter)) == 0) {
         void *reply = letter->is_call ? letter->reply : NULL;
         if (reply && spec->reply_bytes > 0) memset(reply, 0, spec->reply_bytes);
-        r = spec->on_message(actor->user_state, letter->message, reply, spec->keep_arg);
+        if (trace_is_on()) {
+            r = handle_traced(actor, letter, reply, self);
+        } else {
+            r = spec->on_message(actor->user_state, letter->message, reply, spec->keep_arg);
+        }
         sanitize_release(actor);
         actor_handled(actor, letter, r);
         if (r < 0) return r;
@@ -87,7 +110,13 @@ static bool is_told(struct actor *actor)
 }
 
 static const struct wait_kind wait_pause = {
-    .name = "restart", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "restart",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_TIME,
+    .ends = ENDS_OUTSIDE,
+    .facts = waiter_facts,
+};
 
 /* Until the time is over, or it is told to stop: then what it has is handled at once. */
 static int pause_before_restart(struct actor *actor, struct task *self, int64_t ms)
@@ -167,11 +196,11 @@ int actor_main(void *arg)
     weir_scope *scope = belonging->scope;
     struct task *self = task_self();
     bool quiet;
-    int r = 0;
+    int r;
 
     if (actor->state == ACTOR_ENDED) return actor->result; /* its scope supervises, in vain */
     scope_attend(belonging);
-    if (begin(actor)) r = live(actor, self);
+    r = begin(actor) ? live(actor, self) : WEIR_ECANCELED;
     drop_state(actor);
     quiet = is_told(actor) && task_interruption(self, false) == 0;
     scope_attend_end(belonging);
@@ -234,7 +263,7 @@ static void actor_describe(const struct belonging *belonging, char *text, size_t
 static bool actor_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
 {
     struct actor *actor = container_of(belonging, struct actor, object.belonging);
-    pthread_mutex_t *mutex = &actor->object.stable.lock.mutex;
+    struct lock *lock = &actor->object.stable.lock;
 
     if (row > 0) return false;
     (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", actor->object.name);
@@ -248,7 +277,7 @@ static bool actor_boundary(struct belonging *belonging, unsigned row, struct bou
     ret_boundary->meter = actor->metered.meter;
     ret_boundary->wait_histogram = ACTOR_WAIT;
     ret_boundary->run_histogram = ACTOR_RUN;
-    if (!boundary_hold(mutex, actor->object.stable.shared)) return true;
+    if (!boundary_hold(lock, actor->object.stable.shared)) return true;
     boundary_figure(ret_boundary, "depth", actor->depth);
     boundary_figure(ret_boundary, "depth_max", actor->depth_max);
     boundary_figure(ret_boundary, "accepted", actor->accepted);
@@ -256,7 +285,7 @@ static bool actor_boundary(struct belonging *belonging, unsigned row, struct bou
     boundary_figure(ret_boundary, "rejected", actor->rejected);
     boundary_figure(ret_boundary, "crashed", actor->crashed);
     boundary_figure(ret_boundary, "restarts", actor->restarts);
-    boundary_let_go(mutex, actor->object.stable.shared);
+    boundary_let_go(lock, actor->object.stable.shared);
     return true;
 }
 
@@ -266,6 +295,7 @@ static const struct belonging_kind actor_kind = {
     .release = actor_release,
     .describe = actor_describe,
     .boundary = actor_boundary,
+    .is_passive = belonging_is_passive,
     .dismissed = actor_dismissed,
 };
 
@@ -383,6 +413,7 @@ static int lay_out(struct actor *actor)
     for (size_t i = 0; i < count; i++, at += each) {
         struct letter *letter = (void *)at;
         letter->post = NULL;
+        letter->trace = NULL;
         letter->message = at + rounded(sizeof *letter);
         letter->reply = letter->message + message;
         list_add_tail(&actor->free_letters, &letter->node);

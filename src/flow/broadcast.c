@@ -12,6 +12,7 @@
 #include <string.h>
 #include <weir/broadcast.h>
 
+#include "base/planted.h"
 #include "flow/sync.h"
 #include "rt/mem.h"
 
@@ -41,9 +42,21 @@ struct weir_subscriber {
 };
 
 static const struct wait_kind wait_publish = {
-    .name = "publish", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "publish",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_ROOM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 static const struct wait_kind wait_value = {
-    .name = "next value", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "next value",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_ITEM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 
 /* ---- Lifetime ---- */
 
@@ -94,7 +107,8 @@ static const struct sync_kind broadcast_kind = {
                   .signalled = sync_signalled,
                   .release = broadcast_release,
                   .describe = sync_describe,
-                  .boundary = broadcast_boundary},
+                  .boundary = broadcast_boundary,
+                  .is_passive = belonging_is_passive},
     .handle = HANDLE_BROADCAST,
     .what = "broadcast",
 };
@@ -302,7 +316,7 @@ void weir_subscriber_close(weir_subscriber *take_subscriber)
     }
     list_remove(&subscriber->node);
     broadcast->subscriber_count--;
-    admit(broadcast);
+    if (!PLANTED(LAGGARD_LEAVES_UNTOLD)) admit(broadcast);
     sync_unlock(&broadcast->sync);
     mem_free(subscriber);
     worker_touched(worker_self());
@@ -318,7 +332,8 @@ static int take(weir_broadcast *broadcast, weir_subscriber *subscriber, void *re
         return WEIR_EOVERLOAD;
     }
     *ret_lost = 0;
-    if (subscriber->place < broadcast->first) {
+    if (subscriber->place < broadcast->first &&
+        !(PLANTED(BROADCAST_SKIP_TORN) && broadcast->first % broadcast->history == 0)) {
         *ret_lost = broadcast->first - subscriber->place;
         subscriber->place = broadcast->first;
     }

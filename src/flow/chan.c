@@ -1,4 +1,4 @@
-/* chan.c - sending, receiving, closing. */
+/* chan.c - sending and receiving. */
 #include "flow/chan.h"
 
 #include <assert.h>
@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/planted.h"
 #include "flow/meters.h"
 #include "rt/mem.h"
+#include "rt/park.h"
+#include "watch/trace.h"
 
 /* ---- Items ---- */
 
@@ -50,12 +53,14 @@ static int64_t sample_parked(struct chan *chan)
     return clock_ns(chan);
 }
 
-/* An item that was not stored has been received. */
-static __attribute__((noinline)) void sample_passed(struct chan *chan, int64_t since_ns)
+/* An item that was not stored has been received. Like what follows it returns 0, so that a call
+ * which is done may end with it, and needs no frame for what is seldom. */
+static __attribute__((noinline)) int sample_passed(struct chan *chan, int64_t since_ns)
 {
     sample_chosen(chan);
-    if (!chan->metered.meter) return;
+    if (!chan->metered.meter) return 0;
     meter_observe(chan->metered.meter, CHAN_WAIT, since_ns ? clock_ns(chan) - since_ns : 0);
+    return 0;
 }
 
 /* The item that was stored last is measured, unless another is. */
@@ -73,14 +78,15 @@ static __attribute__((noinline)) void sample_stored(struct chan *chan, int64_t s
 /* ---- The ring: what is seldom has its place at marks, which cost nothing to pass by ---- */
 
 /* `waited`: the sender has, and only it knows whether that is measured. */
-static __attribute__((noinline)) void tail_at_mark(struct chan *chan, bool waited)
+static __attribute__((noinline)) int tail_at_mark(struct chan *chan, bool waited)
 {
     if (!waited && chan_accepted(chan) >= chan->sample_at) sample_stored(chan, 0);
     if (chan->tail == chan->end) chan->tail = chan->items;
     chan_aim_tail(chan);
+    return 0;
 }
 
-static __attribute__((noinline)) void head_at_mark(struct chan *chan, bool received)
+static __attribute__((noinline)) int head_at_mark(struct chan *chan, bool received)
 {
     if (chan->sampled && chan->head == chan->sampled + chan->item_bytes) {
         chan->sampled = NULL;
@@ -90,6 +96,7 @@ static __attribute__((noinline)) void head_at_mark(struct chan *chan, bool recei
     }
     if (chan->head == chan->end) chan->head = chan->items;
     chan_aim_head(chan);
+    return 0;
 }
 
 static inline void store(struct chan *chan, const void *item, bool waited)
@@ -97,7 +104,7 @@ static inline void store(struct chan *chan, const void *item, bool waited)
     chan_copy_item(chan, chan->tail, item);
     chan->tail += chan->item_bytes;
     count_stored(chan);
-    if (__builtin_expect(chan->tail == chan->tail_mark, 0)) tail_at_mark(chan, waited);
+    if (__builtin_expect(chan->tail == chan->tail_mark, 0)) (void)tail_at_mark(chan, waited);
 }
 
 static inline void unstore(struct chan *chan, void *item, bool received)
@@ -105,33 +112,57 @@ static inline void unstore(struct chan *chan, void *item, bool received)
     chan_copy_item(chan, item, chan->head);
     chan->head += chan->item_bytes;
     chan->count--;
-    if (__builtin_expect(chan->head == chan->head_mark, 0)) head_at_mark(chan, received);
+    if (__builtin_expect(chan->head == chan->head_mark, 0)) (void)head_at_mark(chan, received);
+}
+
+/* ---- Contexts of traces, beside the items of a channel that says so ---- */
+
+static struct trace_node **note_of(const struct chan *chan, const unsigned char *slot)
+{
+    return &chan->notes[(size_t)(slot - chan->items) / chan->item_bytes];
+}
+
+/* The context of the oldest item, which is taken out; the caller's. */
+static struct trace_node *note_take(struct chan *chan)
+{
+    struct trace_node **note = note_of(chan, chan->head);
+    struct trace_node *node = *note;
+    *note = NULL;
+    return node;
+}
+
+/* `sender` is the task, or NULL for the calling one or thread. */
+static inline void store_from(struct chan *chan, const void *item, const struct task *sender)
+{
+    if (__builtin_expect(chan->traced, 0)) {
+        *note_of(chan, chan->tail) = trace_ref(sender ? trace_of(sender) : trace_here());
+    }
+    store(chan, item, sender != NULL);
+}
+
+/* An item goes from a task to another without being stored; NULL: the calling one. */
+static inline void pass_context(const struct chan *chan, const struct task *sender,
+                                struct task *receiver)
+{
+    if (__builtin_expect(!chan->traced, 1)) return;
+    trace_receive(receiver ? receiver : task_self(),
+                  trace_ref(sender ? trace_of(sender) : trace_here()));
 }
 
 void chan_unstore(struct chan *chan, void *item)
 {
+    if (__builtin_expect(chan->traced, 0)) trace_unref(note_take(chan));
     unstore(chan, item, false);
 }
 
-/* The oldest item is received. */
-static inline void receive_stored(struct chan *chan, void *item)
+/* The oldest item is received; `receiver` is the task, or NULL for the calling one. */
+static inline void receive_stored(struct chan *chan, void *item, struct task *receiver)
 {
+    if (__builtin_expect(chan->traced, 0)) {
+        trace_receive(receiver ? receiver : task_self(), note_take(chan));
+    }
     unstore(chan, item, true);
     count_received(chan);
-}
-
-/* Items that nobody has to wait for any more. The lock is held. */
-void chan_finish(struct chan *chan, uint64_t count)
-{
-    if (!chan->counts_done) return;
-    assert(chan->unfinished >= count);
-    chan->unfinished -= count;
-    if (chan->unfinished > 0 || list_empty(&chan->finishers)) return;
-    if (worker_self()) {
-        waiter_wake_all(&chan->finishers, 0);
-    } else {
-        chan_ask_home(chan);
-    }
 }
 
 /* Not under the lock. */
@@ -148,7 +179,7 @@ void chan_settle(struct chan *chan)
     while (chan->count > 0 && !list_empty(&chan->receivers)) {
         struct waiter *receiver = waiter_pop(&chan->receivers);
         if (!receiver) return;
-        receive_stored(chan, receiver->item);
+        receive_stored(chan, receiver->item, receiver->task);
         waiter_wake(receiver, 0);
     }
 }
@@ -159,10 +190,11 @@ void chan_refill(struct chan *chan)
     while (chan->count < chan->capacity && !list_empty(&chan->senders)) {
         struct waiter *sender = waiter_pop(&chan->senders);
         if (!sender) return;
-        store(chan, sender->item, true);
+        store_from(chan, sender->item, sender->task);
         count_accepted(chan);
         if (__builtin_expect(sender->since_ns != 0, 0)) sample_stored(chan, sender->since_ns);
         waiter_wake(sender, 0);
+        if (PLANTED(SENDER_WOKEN_TWICE)) waiter_wake(sender, 0);
     }
 }
 
@@ -175,9 +207,10 @@ static bool hand_over(struct chan *chan, const void *item)
     receiver = waiter_pop(&chan->receivers);
     if (!receiver) return false;
     chan_copy_item(chan, receiver->item, item);
+    pass_context(chan, NULL, receiver->task);
     count_accepted(chan);
     count_received(chan);
-    if (__builtin_expect(chan->received >= chan->sample_at, 0)) sample_passed(chan, 0);
+    if (__builtin_expect(chan->received >= chan->sample_at, 0)) (void)sample_passed(chan, 0);
     waiter_wake(receiver, 0);
     return true;
 }
@@ -190,7 +223,7 @@ static int overflow(struct chan *chan, const void *item, void *displaced)
         assert(displaced);
         chan_unstore(chan, displaced);
         chan->dropped++;
-        store(chan, item, false);
+        store_from(chan, item, NULL);
         count_accepted(chan);
         chan_finish(chan, 1); /* after that, or all would seem to be finished for a moment */
         return CHAN_DROPPED_OLDEST;
@@ -206,7 +239,7 @@ int chan_offer(struct chan *chan, const void *item, void *displaced)
     if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
     /* Senders that wait go first, also if there is room just now. */
     if (chan->count < chan->capacity && list_empty(&chan->senders)) {
-        store(chan, item, false);
+        store_from(chan, item, NULL);
         count_accepted(chan);
         if (__builtin_expect(!list_empty(&chan->receivers), 0) && worker_self()) chan_settle(chan);
         return 0;
@@ -219,7 +252,7 @@ int chan_take(struct chan *chan, void *item)
     /* What a foreign thread has stored is for those who wait already. */
     if (__builtin_expect(!list_empty(&chan->receivers), 0)) chan_settle(chan);
     if (chan->count > 0) {
-        receive_stored(chan, item);
+        receive_stored(chan, item, NULL);
         if (!list_empty(&chan->senders)) chan_refill(chan);
         return 0;
     }
@@ -227,9 +260,11 @@ int chan_take(struct chan *chan, void *item)
         struct waiter *sender = waiter_pop(&chan->senders);
         if (sender) {
             chan_copy_item(chan, item, sender->item);
+            pass_context(chan, sender->task, NULL);
             count_accepted(chan);
             count_received(chan);
-            if (__builtin_expect(sender->since_ns != 0, 0)) sample_passed(chan, sender->since_ns);
+            if (__builtin_expect(sender->since_ns != 0, 0))
+                (void)sample_passed(chan, sender->since_ns);
             waiter_wake(sender, 0);
             return 0;
         }
@@ -237,21 +272,113 @@ int chan_take(struct chan *chan, void *item)
     return chan->closed || chan->tx_count == 0 ? WEIR_ECLOSED : CHAN_MUST_WAIT;
 }
 
+/* Who holds an end is not known: they are values, copied as programs like. */
+void chan_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct waiter *waiter = object;
+    waiter_facts_of(waiter->object, ret_waiting);
+    if (container_of(waiter->object, struct chan, object)->any_thread) {
+        ret_waiting->ends = ENDS_OUTSIDE;
+    }
+}
+
+/* With how full it is, and who is at the other end. */
+static void chan_describe(const void *object, char *text, size_t bytes)
+{
+    const struct waiter *waiter = object;
+    struct chan *chan = container_of(waiter->object, struct chan, object);
+    struct lock *lock = &chan->object.stable.lock;
+
+    waiter_describe(object, text, bytes);
+    if (!boundary_hold(lock, chan->object.stable.shared)) return;
+    if (chan->object.has_sides) chan_sides_join(chan);
+    (void)snprintf(text, bytes, "'%s', %u of %u items, %u sending and %u receiving end%s",
+                   chan->object.name, chan->count, chan->capacity, chan->tx_count, chan->rx_count,
+                   chan->rx_count == 1 ? "" : "s");
+    if (chan->object.has_sides) chan_sides_part(chan);
+    boundary_let_go(lock, chan->object.stable.shared);
+}
+
 /* ---- Sending ---- */
 
 static const struct wait_kind wait_send = {
     .name = "send",
     .abort = waiter_abort,
-    .describe = waiter_describe,
-};
-
-static const struct wait_kind wait_done = {
-    .name = "wait until done",
-    .abort = waiter_abort,
-    .describe = waiter_describe,
+    .describe = chan_describe,
+    .what = WAIT_FOR_ROOM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = chan_facts,
 };
 
 /* ---- The common moves: one worker, nothing to count ---- */
+
+/* Whether the first of a queue waits for this alone, and items are words. */
+static inline bool waits_alone(const struct chan *chan, const struct list *queue)
+{
+    const struct waiter *first = container_of(queue->next, struct waiter, node);
+    return queue->next != queue && chan->item_bytes == sizeof(uint64_t) && !first->group;
+}
+
+/* Take that one out. It need not point at itself, since nobody takes it out again: it is woken
+ * at once. */
+static inline struct waiter *pop_alone(struct list *queue)
+{
+    struct list *node = queue->next;
+
+    queue->next = node->next;
+    node->next->prev = queue;
+    return container_of(node, struct waiter, node);
+}
+
+/* Moves of single words, each as send_limit, recv_limit or waits_alone allows it. They return 0. */
+
+static inline int store_word(struct chan *chan, const void *item, uint32_t count)
+{
+    unsigned char *tail = chan->tail;
+
+    memcpy(tail, item, sizeof(uint64_t));
+    tail += sizeof(uint64_t);
+    chan->tail = tail;
+    chan->count = ++count;
+    if (count > chan->depth_max) chan->depth_max = count;
+    if (__builtin_expect(tail != chan->tail_mark, 1)) return 0;
+    return tail_at_mark(chan, false);
+}
+
+static inline int take_word(struct chan *chan, void *item, uint32_t left)
+{
+    unsigned char *head = chan->head;
+
+    memcpy(item, head, sizeof(uint64_t));
+    head += sizeof(uint64_t);
+    chan->head = head;
+    chan->count = left;
+    chan->received++;
+    if (__builtin_expect(head != chan->head_mark, 1)) return 0;
+    return head_at_mark(chan, true);
+}
+
+static inline int give_word(struct chan *chan, struct worker *worker, const void *item)
+{
+    struct waiter *receiver = pop_alone(&chan->receivers);
+
+    memcpy(receiver->item, item, sizeof(uint64_t));
+    task_wake_here(worker, receiver->task);
+    if (__builtin_expect(++chan->received < chan->sample_at, 1)) return 0;
+    return sample_passed(chan, 0);
+}
+
+static inline int fetch_word(struct chan *chan, struct worker *worker, void *item)
+{
+    struct waiter *sender = pop_alone(&chan->senders);
+    int64_t since_ns = sender->since_ns; /* its memory is its own again once it is woken */
+
+    memcpy(item, sender->item, sizeof(uint64_t));
+    task_wake_here(worker, sender->task);
+    chan->received++;
+    if (__builtin_expect(since_ns == 0, 1)) return 0;
+    return sample_passed(chan, since_ns);
+}
 
 /* Receivers wait only while nothing is stored, senders only while there
  * is no room. */
@@ -259,15 +386,20 @@ bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *ite
 {
     struct waiter *receiver;
 
+    if (chan->count < chan->send_limit) return store_word(chan, item, chan->count) == 0;
+    if (waits_alone(chan, &chan->receivers)) return give_word(chan, worker, item) == 0;
     if (__builtin_expect(!list_empty(&chan->receivers), 0)) {
         receiver = waiter_pop(&chan->receivers);
         if (__builtin_expect(receiver != NULL, 1)) {
             chan_copy_item(chan, receiver->item, item);
-            if (__builtin_expect(++chan->received >= chan->sample_at, 0)) sample_passed(chan, 0);
+            if (__builtin_expect(++chan->received >= chan->sample_at, 0)) {
+                (void)sample_passed(chan, 0);
+            }
             waiter_wake_here(worker, receiver);
             return true;
         }
     }
+    chan_set_limits(chan);
     if (chan->count >= chan->capacity) return false;
     store(chan, item, false);
     return true;
@@ -277,18 +409,21 @@ bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item)
 {
     struct waiter *sender;
 
-    if (__builtin_expect(chan->count > 0, 1)) {
+    if (chan->count - 1 < chan->recv_limit) return take_word(chan, item, chan->count - 1) == 0;
+    if (chan->count > 0) {
         unstore(chan, item, true);
         chan->received++;
         if (__builtin_expect(!list_empty(&chan->senders), 0)) chan_refill(chan);
+        chan_set_limits(chan);
         return true;
     }
+    if (waits_alone(chan, &chan->senders)) return fetch_word(chan, worker, item) == 0;
     if (list_empty(&chan->senders)) return false;
     sender = waiter_pop(&chan->senders);
     if (!sender) return false;
     chan_copy_item(chan, item, sender->item);
     chan->received++;
-    if (__builtin_expect(sender->since_ns != 0, 0)) sample_passed(chan, sender->since_ns);
+    if (__builtin_expect(sender->since_ns != 0, 0)) (void)sample_passed(chan, sender->since_ns);
     waiter_wake_here(worker, sender);
     return true;
 }
@@ -302,7 +437,7 @@ static int send_wait(struct chan *chan, struct task *self, const void *item)
     int r;
 
     waiter.since_ns = sample_parked(chan);
-    list_add_tail(&chan->senders, &waiter.node);
+    chan_add_sender(chan, &waiter);
     chan_unlock(chan);
     r = waiter_park(self, &waiter, &wait_send);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
@@ -325,6 +460,7 @@ static __attribute__((noinline)) int send_dropping(struct chan *chan, const weir
     drop_arg = chan->drop_arg;
     chan_unlock(chan);
     sanitize_acquire(chan); /* who sent the oldest comes before the hook */
+    if (PLANTED(DROP_OLDEST_UNTOLD) && r == CHAN_DROPPED_OLDEST) return 0;
     if (r > 0 && on_drop) on_drop(dropped, WEIR_DROPPED_OVERFLOW, drop_arg);
     return r > 0 ? 0 : r;
 }
@@ -341,21 +477,6 @@ static int reject(struct chan *chan)
     return WEIR_EOVERLOAD;
 }
 
-/* Begin a call of an end. If that yields, another may drop the end, and the channel be over. */
-static inline int enter(struct task *self, const struct chan *chan, const void *end,
-                        enum handle_kind kind)
-{
-    int r;
-
-    if (__builtin_expect(self->attention == 0 && self->budget > 0, 1)) {
-        self->budget--;
-        return 0;
-    }
-    r = task_enter_slow(self, ENTER_PLAIN);
-    if (r < 0) return r;
-    return flow_names(end, kind, chan) ? 0 : WEIR_ECLOSED;
-}
-
 /* `chan` is what the end names, or NULL. */
 static __attribute__((noinline)) int send_slowly(struct chan *chan, weir_tx *tx, const void *item)
 {
@@ -364,7 +485,7 @@ static __attribute__((noinline)) int send_slowly(struct chan *chan, weir_tx *tx,
 
     if (__builtin_expect(!chan, 0)) flow_misused(tx, "sending end", "weir_tx_send");
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_tx_send");
-    r = enter(self, chan, tx, HANDLE_TX);
+    r = chan_enter(self, chan, tx, HANDLE_TX);
     if (__builtin_expect(r < 0, 0)) return r;
     sanitize_release(chan);
     if (chan->object.has_sides && chan_send_apart(worker_self(), chan, tx, item)) return 0;
@@ -379,22 +500,21 @@ static __attribute__((noinline)) int send_slowly(struct chan *chan, weir_tx *tx,
     return r;
 }
 
-static SWITCH_RETURNS int send_wait_here(struct chan *chan, struct task *self, const void *item)
+static SWITCH_RETURNS SWITCH_UNGUARDED int send_wait_here(struct chan *chan, struct task *self,
+                                                          const void *item)
 {
     struct meter *meter = chan->metered.meter;
     struct waiter waiter WEIR_UNINITIALIZED_;
     int r;
 
-    if (chan->overflow != WEIR_WAIT) return reject(chan);
-    waiter_init(&waiter, self, &chan->object, (void *)(uintptr_t)item);
-    waiter.since_ns = sample_parked(chan);
-    list_add_tail(&chan->senders, &waiter.node);
-    r = task_park(self, &wait_send, &waiter);
+    if (__builtin_expect(chan->overflow != WEIR_WAIT, 0)) return reject(chan);
+    waiter_init(&waiter, self, &chan->object, (void *)(uintptr_t)item, sample_parked(chan));
+    chan_add_sender(chan, &waiter);
+    r = task_park_here(atom_load(&self->home), self, &wait_send, &waiter);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
-/* Somebody waits, or must, or the item is no single word. Apart, so that the common path
- * keeps nothing on the stack. */
+/* The item is no single word, or it is one of select who waits, or must wait. */
 static __attribute__((noinline)) int send_here(struct chan *chan, struct task *self,
                                                const void *item)
 {
@@ -404,28 +524,22 @@ static __attribute__((noinline)) int send_here(struct chan *chan, struct task *s
 
 int weir_tx_send(weir_tx *tx, const void *item)
 {
+    struct task *self = task_self();
     struct chan *chan = handle_object(tx, HANDLE_TX);
-    struct task *self;
+    uint32_t count;
 
-    if (__builtin_expect(!chan, 0)) return send_slowly(chan, tx, item);
-    self = task_self();
-    if (__builtin_expect(!self || chan->send_plain != CHAN_PLAIN || self->attention != 0 ||
-                             self->budget <= 0,
-                         0)) {
+    if (__builtin_expect(!self || !chan || chan->send_plain != CHAN_PLAIN, 0) ||
+        !task_enter_at_once(self)) {
         return send_slowly(chan, tx, item);
     }
-    self->budget--;
     sanitize_release(chan);
-    if (__builtin_expect(!list_empty(&chan->receivers), 0)) return send_here(chan, self, item);
-    if (__builtin_expect(chan->count >= chan->word_capacity, 0)) {
-        if (chan->count >= chan->capacity) return send_wait_here(chan, self, item);
-        return send_here(chan, self, item);
+    count = chan->count;
+    if (__builtin_expect(count < chan->send_limit, 1)) return store_word(chan, item, count);
+    if (waits_alone(chan, &chan->receivers)) return give_word(chan, atom_load(&self->home), item);
+    if (count >= chan->capacity && list_empty(&chan->receivers)) {
+        return send_wait_here(chan, self, item);
     }
-    memcpy(chan->tail, item, sizeof(uint64_t));
-    chan->tail += sizeof(uint64_t);
-    count_stored(chan);
-    if (__builtin_expect(chan->tail == chan->tail_mark, 0)) tail_at_mark(chan, false);
-    return 0;
+    return send_here(chan, self, item);
 }
 
 int weir_tx_try_send(weir_tx *tx, const void *item)
@@ -458,7 +572,7 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
         if (ret_sent) *ret_sent = 0;
         return refuse_no_task("weir_tx_send_many");
     }
-    r = enter(self, chan, tx, HANDLE_TX);
+    r = chan_enter(self, chan, tx, HANDLE_TX);
     while (r == 0 && sent < count) {
         sanitize_release(chan);
         if (flow_names(tx, HANDLE_TX, chan) && drops(chan)) {
@@ -492,51 +606,25 @@ int weir_tx_send_many(weir_tx *tx, const void *items, size_t count, size_t *ret_
     return r;
 }
 
-int weir_tx_wait_done(weir_tx *tx)
-{
-    struct chan *chan = chan_of_tx(tx, "weir_tx_wait_done");
-    struct task *self = task_self();
-    struct waiter waiter = {.task = self, .object = &chan->object};
-    int r;
-
-    if (!self) return refuse_no_task("weir_tx_wait_done");
-    if (!chan->counts_done) {
-        return refuse(
-            "channel '%s': counts_done is not set, so nobody says when an item is finished",
-            chan->object.name);
-    }
-    r = enter(self, chan, tx, HANDLE_TX);
-    if (r < 0) return r;
-    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
-    if (chan->unfinished == 0) {
-        chan_unlock(chan);
-        sanitize_acquire(&chan->finishers);
-        return 0;
-    }
-    if (chan->rx_count == 0) {
-        chan_unlock(chan);
-        return WEIR_ECLOSED;
-    }
-    list_add_tail(&chan->finishers, &waiter.node);
-    chan_unlock(chan);
-    r = waiter_park(self, &waiter, &wait_done);
-    sanitize_acquire(&chan->finishers);
-    return r;
-}
-
 /* ---- Receiving ---- */
 
 static const struct wait_kind wait_recv = {
     .name = "receive",
     .abort = waiter_abort,
-    .describe = waiter_describe,
+    .describe = chan_describe,
+    .what = WAIT_FOR_ITEM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = chan_facts,
 };
 
 static const struct wait_kind wait_recv_work = {
     .name = "receive",
     .takes_work = true,
     .abort = waiter_abort,
-    .describe = waiter_describe,
+    .describe = chan_describe,
+    .what = WAIT_FOR_ITEM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = chan_facts,
 };
 
 /* The lock is held, and let go. A stop ends the wait for new work, not what is there. */
@@ -552,9 +640,10 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
         chan_unlock(chan);
         return task_interruption(self, true);
     }
-    list_add_tail(&chan->receivers, &waiter.node);
+    chan_add_receiver(chan, &waiter);
     chan_unlock(chan);
     r = waiter_park(self, &waiter, kind);
+    if (PLANTED(RECV_CANCEL_LOSES) && r == 0) r = task_interruption(self, false);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
@@ -566,7 +655,7 @@ static __attribute__((noinline)) int recv_slowly(struct chan *chan, weir_rx *rx,
 
     if (__builtin_expect(!chan, 0)) flow_misused(rx, "receiving end", "weir_rx_recv");
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_rx_recv");
-    r = enter(self, chan, rx, HANDLE_RX);
+    r = chan_enter(self, chan, rx, HANDLE_RX);
     if (__builtin_expect(r < 0, 0)) return r;
     if (chan->object.has_sides && chan_recv_apart(worker_self(), chan, rx, ret_item)) {
         sanitize_acquire(chan);
@@ -583,15 +672,16 @@ static __attribute__((noinline)) int recv_slowly(struct chan *chan, weir_rx *rx,
     return r;
 }
 
-static SWITCH_RETURNS int recv_wait_here(struct chan *chan, struct task *self, void *ret_item)
+static SWITCH_RETURNS SWITCH_UNGUARDED int recv_wait_here(struct chan *chan, struct task *self,
+                                                          void *ret_item)
 {
     struct meter *meter = chan->metered.meter;
     struct waiter waiter WEIR_UNINITIALIZED_;
     int r;
 
-    waiter_init(&waiter, self, &chan->object, ret_item);
-    list_add_tail(&chan->receivers, &waiter.node);
-    r = task_park(self, &wait_recv, &waiter);
+    waiter_init(&waiter, self, &chan->object, ret_item, 0);
+    chan_add_receiver(chan, &waiter);
+    r = task_park_here(atom_load(&self->home), self, &wait_recv, &waiter);
     sanitize_acquire(chan);
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
@@ -606,28 +696,21 @@ static __attribute__((noinline)) int recv_here(struct chan *chan, struct task *s
 
 int weir_rx_recv(weir_rx *rx, void *ret_item)
 {
+    struct task *self = task_self();
     struct chan *chan = handle_object(rx, HANDLE_RX);
-    struct task *self;
+    uint32_t left;
 
-    if (__builtin_expect(!chan, 0)) return recv_slowly(chan, rx, ret_item);
-    self = task_self();
-    if (__builtin_expect(!self || chan->recv_plain != CHAN_PLAIN || self->attention != 0 ||
-                             self->budget <= 0,
-                         0)) {
+    if (__builtin_expect(!self || !chan || chan->recv_plain != CHAN_PLAIN, 0) ||
+        !task_enter_at_once(self)) {
         return recv_slowly(chan, rx, ret_item);
     }
-    self->budget--;
     sanitize_acquire(chan);
-    if (__builtin_expect(
-            chan->count == 0 || !list_empty(&chan->senders) || chan->word_capacity == 0, 0)) {
-        return recv_here(chan, self, rx, ret_item);
+    left = chan->count - 1;
+    if (__builtin_expect(left < chan->recv_limit, 1)) return take_word(chan, ret_item, left);
+    if (chan->count == 0 && waits_alone(chan, &chan->senders)) {
+        return fetch_word(chan, atom_load(&self->home), ret_item);
     }
-    memcpy(ret_item, chan->head, sizeof(uint64_t));
-    chan->head += sizeof(uint64_t);
-    chan->count--;
-    chan->received++;
-    if (__builtin_expect(chan->head == chan->head_mark, 0)) head_at_mark(chan, true);
-    return 0;
+    return recv_here(chan, self, rx, ret_item);
 }
 
 int weir_rx_try_recv(weir_rx *rx, void *ret_item)
@@ -655,7 +738,7 @@ int weir_rx_recv_many(weir_rx *rx, void *ret_items, size_t count_max)
 
     if (!self) return refuse_no_task("weir_rx_recv_many");
     if (count_max > INT32_MAX) count_max = INT32_MAX;
-    r = enter(self, chan, rx, HANDLE_RX);
+    r = chan_enter(self, chan, rx, HANDLE_RX);
     if (r < 0 || count_max == 0) return r;
     if (!chan_lock_named(chan, rx, HANDLE_RX)) return WEIR_ECLOSED;
     while (count < count_max && (r = chan_take(chan, item)) == 0) {
@@ -670,87 +753,4 @@ int weir_rx_recv_many(weir_rx *rx, void *ret_items, size_t count_max)
     }
     sanitize_acquire(chan);
     return count > 0 ? (int)count : r;
-}
-
-void weir_rx_done(weir_rx *rx, size_t count)
-{
-    struct chan *chan = chan_of_rx(rx, "weir_rx_done");
-    bool possible;
-
-    flow_check_worker("weir_rx_done");
-    sanitize_release(&chan->finishers);
-    if (!chan_lock_named(chan, rx, HANDLE_RX)) flow_misused(rx, "receiving end", "weir_rx_done");
-    possible = chan->counts_done && count <= chan->taken;
-    if (possible) {
-        chan->taken -= count;
-        chan_finish(chan, count);
-    }
-    chan_unlock(chan);
-    worker_touched(worker_self());
-    if (!possible) {
-        misuse(
-            "weir_rx_done: channel '%s': %zu items, and only %llu were received and not marked%s",
-            chan->object.name, count, (unsigned long long)chan->taken,
-            chan->counts_done ? "" : " (counts_done is not set)");
-    }
-}
-
-/* ---- Figures ---- */
-
-int weir_chan_resize(weir_tx *tx, size_t capacity)
-{
-    struct chan *chan = chan_of_tx(tx, "weir_chan_resize");
-
-    flow_check_worker("weir_chan_resize");
-    if (chan->slots == 0) {
-        return refuse("channel '%s': a rendezvous has no capacity to change", chan->object.name);
-    }
-    if (capacity == 0 || capacity > chan->slots) {
-        return refuse("channel '%s': capacity %zu is not within 1 and capacity_max, %u",
-                      chan->object.name, capacity, chan->slots);
-    }
-    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
-    chan->capacity = (uint32_t)capacity;
-    chan_set_plain(chan);
-    chan_refill(chan);
-    chan_unlock(chan);
-    worker_touched(worker_self());
-    return 0;
-}
-
-static size_t queue_length(const struct list *queue)
-{
-    size_t count = 0;
-    list_for_each(node, queue) count++;
-    return count;
-}
-
-static void figures(struct chan *chan, const void *end, enum handle_kind kind, const char *call,
-                    weir_chan_figures *ret_figures)
-{
-    chan_check_thread(chan, call);
-    if (!chan_lock_named(chan, end, kind)) flow_misused(end, "end", call);
-    *ret_figures = (weir_chan_figures){
-        .depth = chan->count,
-        .depth_max = chan->depth_max,
-        .capacity = chan->capacity,
-        .senders_waiting = queue_length(&chan->senders),
-        .receivers_waiting = queue_length(&chan->receivers),
-        .accepted = chan_accepted(chan),
-        .received = chan->received,
-        .rejected = chan->rejected,
-        .dropped = chan->dropped,
-        .unfinished = chan->unfinished,
-    };
-    chan_unlock(chan);
-}
-
-void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)
-{
-    figures(chan_of_tx(tx, "weir_tx_figures"), tx, HANDLE_TX, "weir_tx_figures", ret_figures);
-}
-
-void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures)
-{
-    figures(chan_of_rx(rx, "weir_rx_figures"), rx, HANDLE_RX, "weir_rx_figures", ret_figures);
 }

@@ -51,8 +51,9 @@ struct chan {
     unsigned char *head_mark; /* where the head wraps, or has passed the item that is measured */
     unsigned char *tail_mark; /* where the tail wraps, or an item may be measured */
     uint32_t item_bytes;
-    uint32_t capacity;      /* 0: a rendezvous */
-    uint32_t word_capacity; /* the same, if items are single words, else 0 */
+    uint32_t capacity;   /* 0: a rendezvous */
+    uint32_t send_limit; /* a word is stored at once while fewer are there: chan_set_limits */
+    uint32_t recv_limit; /* a word is taken at once while fewer are left after it */
     uint32_t count;
     uint32_t depth_max;
     uint8_t send_plain; /* CHAN_PLAIN: one of the common kind, which send and receive do at once: */
@@ -90,6 +91,8 @@ struct chan {
     int64_t sampled_ns;     /* when its send began */
     uint64_t sample_at;     /* so many accepted items are not measured */
     struct metered metered;
+    struct trace_node **notes; /* of each slot, in which context it was sent; NULL: not traced */
+    bool traced;               /* contexts go with items */
     /* Not there at all if it has no sides. */
     struct chan_side tx;
     struct chan_side rx;
@@ -205,19 +208,58 @@ void chan_ask_home(struct chan *chan);               /* to wake whom a foreign t
 /* Not under the lock. */
 void chan_call_hook(const struct chan *chan, void *item, enum weir_drop why);
 
+/* Of kinds of wait for a channel. */
+void chan_facts(const void *object, struct waiting *ret_waiting);
+
+/* Begin a call of an end. If that yields, another may drop the end, and the channel be over. */
+static inline int chan_enter(struct task *self, const struct chan *chan, const void *end,
+                             enum handle_kind kind)
+{
+    int r;
+
+    if (task_enter_at_once(self)) return 0;
+    r = task_enter_slow(self, ENTER_PLAIN);
+    if (r < 0) return r;
+    return flow_names(end, kind, chan) ? 0 : WEIR_ECLOSED;
+}
+
+/* So that a send, or a receive, of a single word sees by one number that there is room (an item)
+ * and nobody waits for it. 0 says: look closer; so it is while somebody waits, and may be
+ * after that until the next who has looked closer sets it anew. */
+static inline void chan_set_limits(struct chan *chan)
+{
+    bool words = chan->item_bytes == sizeof(uint64_t);
+
+    chan->send_limit = words && list_empty(&chan->receivers) ? chan->capacity : 0;
+    chan->recv_limit = words && list_empty(&chan->senders) ? UINT32_MAX : 0;
+}
+
 /* The lock is held: whether sends and receives are plain moves in memory has changed. They never
  * are if others may be at it: then this is read without the lock, maybe by a call that comes
  * late, and finds zeros or something else's memory. */
 static inline void chan_set_plain(struct chan *chan)
 {
-    bool sends = !chan->counts_done && !chan->closed && chan->rx_count > 0 &&
+    bool sends = !chan->counts_done && !chan->traced && !chan->closed && chan->rx_count > 0 &&
                  chan->overflow < WEIR_DROP_NEWEST;
 
     if (chan->object.stable.shared) return;
-    chan->recv_plain = chan->counts_done ? 0 : CHAN_PLAIN;
+    chan->recv_plain = chan->counts_done || chan->traced ? 0 : CHAN_PLAIN;
     chan->over_or_work = chan->takes_work || chan->closed || chan->tx_count == 0;
     chan->send_plain = sends ? CHAN_PLAIN : 0;
-    chan->word_capacity = chan->item_bytes == sizeof(uint64_t) ? chan->capacity : 0;
+    chan_set_limits(chan);
+}
+
+/* Somebody waits, with the lock held. */
+static inline void chan_add_sender(struct chan *chan, struct waiter *waiter)
+{
+    list_add_tail(&chan->senders, &waiter->node);
+    chan->recv_limit = 0;
+}
+
+static inline void chan_add_receiver(struct chan *chan, struct waiter *waiter)
+{
+    list_add_tail(&chan->receivers, &waiter->node);
+    chan->send_limit = 0;
 }
 
 /* Abort if the calling thread may not use the channel. */

@@ -1,4 +1,4 @@
-/* chan_life.c - opening a channel, its ends, and how it is over. */
+/* chan_life.c - opening a channel, its ends, how it is over, and what it shows. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -143,6 +143,7 @@ static void close_receiving(struct chan *chan)
 static void chan_free(struct chan *chan)
 {
     mem_free(chan->items);
+    mem_free(chan->notes); /* nothing is stored any more */
     flow_free(&chan->object);
 }
 
@@ -158,6 +159,7 @@ static void free_if_over(struct chan *chan, bool over)
     if (!over) return;
     if (chan->any_thread) {
         mem_free(chan->items);
+        mem_free(chan->notes);
         lock_deinit(&chan->object.stable.lock);
         mem_free(chan);
         mem_unhold();
@@ -359,7 +361,7 @@ static void chan_failure(const struct chan *chan, struct boundary *ret_boundary)
 static bool chan_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
 {
     struct chan *chan = container_of(belonging, struct chan, object.belonging);
-    pthread_mutex_t *mutex = &chan->object.stable.lock.mutex;
+    struct lock *lock = &chan->object.stable.lock;
 
     if (row > 0) return false;
     (void)snprintf(ret_boundary->name, sizeof ret_boundary->name, "%s", chan->object.name);
@@ -375,7 +377,7 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     ret_boundary->latency_target_ms = chan->latency_ms;
     ret_boundary->meter = chan->metered.meter;
     ret_boundary->wait_histogram = CHAN_WAIT;
-    if (!boundary_hold(mutex, chan->object.stable.shared)) return true;
+    if (!boundary_hold(lock, chan->object.stable.shared)) return true;
     if (chan->object.has_sides) chan_sides_join(chan);
     boundary_figure(ret_boundary, "depth", chan->count);
     boundary_figure(ret_boundary, "depth_max", chan->depth_max);
@@ -386,8 +388,16 @@ static bool chan_boundary(struct belonging *belonging, unsigned row, struct boun
     boundary_figure(ret_boundary, "senders", chan->tx_count);
     boundary_figure(ret_boundary, "receivers", chan->rx_count);
     if (chan->object.has_sides) chan_sides_part(chan);
-    boundary_let_go(mutex, chan->object.stable.shared);
+    boundary_let_go(lock, chan->object.stable.shared);
     return true;
+}
+
+static bool chan_is_passive(const struct belonging *belonging)
+{
+    const struct chan *chan =
+        (const struct chan *)(const void *)((const char *)belonging -
+                                            offsetof(struct chan, object.belonging));
+    return !chan->any_thread;
 }
 
 static const struct belonging_kind chan_kind = {
@@ -396,6 +406,7 @@ static const struct belonging_kind chan_kind = {
     .release = chan_release,
     .describe = chan_describe,
     .boundary = chan_boundary,
+    .is_passive = chan_is_passive,
 };
 
 /* ---- Opening ---- */
@@ -452,11 +463,20 @@ static int check_spec(const weir_chan_spec *spec)
     return 0;
 }
 
-/* Whether several workers may send and receive with nothing else to do: then there are sides. */
+/* Without a tracer there is nothing to carry. */
+static bool is_traced(const weir_chan_spec *spec)
+{
+    return spec->trace && worker_self()->runtime->tracer;
+}
+
+/* Whether several workers may send and receive with nothing else to do: then there are sides,
+ * whose locks are spun for: so only where that is worth it. */
 static bool has_sides(const weir_chan_spec *spec)
 {
-    return worker_self()->runtime->shared && !spec->any_thread && !spec->counts_done &&
-           spec->capacity != WEIR_RENDEZVOUS;
+    const weir_runtime *runtime = worker_self()->runtime;
+
+    return runtime->shared && runtime->spin && !spec->any_thread && !spec->counts_done &&
+           !is_traced(spec) && spec->capacity != WEIR_RENDEZVOUS;
 }
 
 /* An any_thread channel may outlive its runtime, so its memory is not the runtime's. */
@@ -487,7 +507,8 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     chan->any_thread = spec->any_thread;
     if (slots > 0) {
         chan->items = mem_alloc(slots * spec->item_bytes);
-        if (!chan->items) {
+        if (is_traced(spec)) chan->notes = mem_alloc_zeroed(slots * sizeof(struct trace_node *));
+        if (!chan->items || (is_traced(spec) && !chan->notes)) {
             free_if_over(chan, true);
             return -ENOMEM;
         }
@@ -505,6 +526,7 @@ static int chan_new(const weir_chan_spec *spec, struct chan **ret_chan)
     chan->discards = spec->on_close == WEIR_DISCARD;
     chan->takes_work = spec->takes_work;
     chan->counts_done = spec->counts_done;
+    chan->traced = is_traced(spec);
     chan->on_drop = spec->on_drop;
     chan->drop_arg = spec->keep_arg;
     chan->latency_ms = spec->latency_ms;
@@ -562,4 +584,64 @@ fail_tx:
 fail_free:
     free_if_over(chan, true);
     return r;
+}
+
+/* ---- Changing and looking ---- */
+
+int weir_chan_resize(weir_tx *tx, size_t capacity)
+{
+    struct chan *chan = chan_of_tx(tx, "weir_chan_resize");
+
+    flow_check_worker("weir_chan_resize");
+    if (chan->slots == 0) {
+        return refuse("channel '%s': a rendezvous has no capacity to change", chan->object.name);
+    }
+    if (capacity == 0 || capacity > chan->slots) {
+        return refuse("channel '%s': capacity %zu is not within 1 and capacity_max, %u",
+                      chan->object.name, capacity, chan->slots);
+    }
+    if (!chan_lock_named(chan, tx, HANDLE_TX)) return WEIR_ECLOSED;
+    chan->capacity = (uint32_t)capacity;
+    chan_set_plain(chan);
+    chan_refill(chan);
+    chan_unlock(chan);
+    worker_touched(worker_self());
+    return 0;
+}
+
+static size_t queue_length(const struct list *queue)
+{
+    size_t count = 0;
+    list_for_each(node, queue) count++;
+    return count;
+}
+
+static void figures(struct chan *chan, const void *end, enum handle_kind kind, const char *call,
+                    weir_chan_figures *ret_figures)
+{
+    chan_check_thread(chan, call);
+    if (!chan_lock_named(chan, end, kind)) flow_misused(end, "end", call);
+    *ret_figures = (weir_chan_figures){
+        .depth = chan->count,
+        .depth_max = chan->depth_max,
+        .capacity = chan->capacity,
+        .senders_waiting = queue_length(&chan->senders),
+        .receivers_waiting = queue_length(&chan->receivers),
+        .accepted = chan_accepted(chan),
+        .received = chan->received,
+        .rejected = chan->rejected,
+        .dropped = chan->dropped,
+        .unfinished = chan->unfinished,
+    };
+    chan_unlock(chan);
+}
+
+void weir_tx_figures(weir_tx *tx, weir_chan_figures *ret_figures)
+{
+    figures(chan_of_tx(tx, "weir_tx_figures"), tx, HANDLE_TX, "weir_tx_figures", ret_figures);
+}
+
+void weir_rx_figures(weir_rx *rx, weir_chan_figures *ret_figures)
+{
+    figures(chan_of_rx(rx, "weir_rx_figures"), rx, HANDLE_RX, "weir_rx_figures", ret_figures);
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/planted.h"
+
 static bool event_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
 {
     struct weir_event *event = container_of(belonging, struct weir_event, sync.object.belonging);
@@ -23,13 +25,20 @@ static const struct sync_kind event_kind = {
                   .signalled = sync_signalled,
                   .release = sync_release,
                   .describe = sync_describe,
-                  .boundary = event_boundary},
+                  .boundary = event_boundary,
+                  .is_passive = belonging_is_passive},
     .handle = HANDLE_EVENT,
     .what = "event",
 };
 
 static const struct wait_kind wait_event = {
-    .name = "event", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "event",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_EVENT,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 
 static weir_event *look_up(const weir_event *handle, const char *call)
 {
@@ -62,6 +71,7 @@ int weir_event_wait(weir_event *handle)
     } else if (event->is_set) {
         sync_unlock(&event->sync);
     } else {
+        if (PLANTED(EVENT_SET_BETWEEN)) sync_unlock(&event->sync), sync_lock(&event->sync);
         r = sync_wait(&event->sync, self, &waiter, &wait_event);
     }
     sanitize_acquire(event);

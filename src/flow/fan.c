@@ -12,6 +12,7 @@
 #include <weir/task.h>
 
 #include "base/atomic.h"
+#include "base/planted.h"
 #include "rt/mem.h"
 #include "rt/runtime.h"
 
@@ -77,13 +78,23 @@ static int settle(struct fan *fan, const struct fan_task *task, struct report do
     return 0;
 }
 
+static size_t next_input(struct fan *fan)
+{
+    size_t next;
+
+    if (!PLANTED(FAN_INPUT_TWICE)) return atom_add(&fan->next, 1);
+    next = atom_load(&fan->next);
+    atom_store(&fan->next, next + 1);
+    return next;
+}
+
 static int take_inputs(struct fan *fan, const struct fan_task *task)
 {
     for (;;) {
         struct report done;
         int r = weir_checkpoint();
         if (r < 0) return r;
-        done.index = atom_add(&fan->next, 1);
+        done.index = next_input(fan);
         if (done.index >= fan->spec.count) return 0;
         r = call(fan, done.index);
         done.error = r < 0 ? r : 0;
@@ -92,13 +103,24 @@ static int take_inputs(struct fan *fan, const struct fan_task *task)
     }
 }
 
+/* Whether that was the last one. */
+static bool leave(struct fan *fan)
+{
+    size_t left;
+
+    if (!PLANTED(FAN_LAST_TORN)) return atom_sub(&fan->at_work, 1) == 1;
+    left = atom_load(&fan->at_work) - 1;
+    atom_store(&fan->at_work, left);
+    return left == 0;
+}
+
 static int fan_task(void *arg)
 {
     struct fan_task *task = arg;
     struct fan *fan = task->fan;
     int r = take_inputs(fan, task);
 
-    if (atom_sub(&fan->at_work, 1) == 1 && fan->tx) weir_tx_close(fan->tx);
+    if (leave(fan) && fan->tx) weir_tx_close(fan->tx);
     return r;
 }
 

@@ -81,6 +81,7 @@ static void collect_actor(struct metered *object, uint64_t *values)
     flow_lock(&actor->object);
     values[ACTOR_DEPTH] = actor->depth;
     values[ACTOR_DEPTH_MAX] = actor->depth_max;
+    values[ACTOR_CAPACITY] = actor->mailbox_max;
     values[ACTOR_ACCEPTED] = actor->accepted;
     values[ACTOR_HANDLED] = actor->handled;
     values[ACTOR_REJECTED] = actor->rejected;
@@ -95,6 +96,7 @@ static const struct meter_value actor_values[ACTOR_VALUES] = {
     [ACTOR_DEPTH] = {"weir_actor_depth", "Messages that wait in the mailbox.", METER_GAUGE},
     [ACTOR_DEPTH_MAX] = {"weir_actor_depth_max", "The most messages that have waited at once.",
                          METER_GAUGE_MAX},
+    [ACTOR_CAPACITY] = {"weir_actor_capacity", "Messages that can wait.", METER_GAUGE},
     [ACTOR_ACCEPTED] = {"weir_actor_accepted_total", "Messages that were accepted.", METER_COUNTER},
     [ACTOR_HANDLED] = {"weir_actor_handled_total", "Messages that were handled.", METER_COUNTER},
     [ACTOR_REJECTED] = {"weir_actor_rejected_total", "Messages that were refused: it was full.",
@@ -147,6 +149,7 @@ static void collect_pool_class(struct metered *object, uint64_t *values)
     lock_acquire(&class->pool->lock);
     values[POOL_QUEUED] = class->queued;
     values[POOL_QUEUED_MAX] = class->queued_max;
+    values[POOL_CAPACITY] = class->spec.queue_max;
     values[POOL_RUNNING] = class->running;
     values[POOL_FINISHED] = class->finished;
     values[POOL_REJECTED] = class->rejected;
@@ -160,6 +163,7 @@ static const struct meter_value pool_class_values[POOL_CLASS_VALUES] = {
     [POOL_QUEUED] = {"weir_pool_queued", "Jobs that wait for a thread.", METER_GAUGE},
     [POOL_QUEUED_MAX] = {"weir_pool_queued_max", "The most jobs that have waited at once.",
                          METER_GAUGE_MAX},
+    [POOL_CAPACITY] = {"weir_pool_capacity", "Jobs that can wait for a thread.", METER_GAUGE},
     [POOL_RUNNING] = {"weir_pool_running", "Jobs that run.", METER_GAUGE},
     [POOL_FINISHED] = {"weir_pool_finished_total", "Jobs that were run to their end.",
                        METER_COUNTER},
@@ -217,6 +221,7 @@ static void collect_stage(struct metered *object, uint64_t *values)
     flow_lock(&counted->pipeline->object);
     values[STAGE_DEPTH] = counted->depth;
     values[STAGE_DEPTH_MAX] = counted->depth_max;
+    values[STAGE_CAPACITY] = counted->queue_max;
     values[STAGE_FINISHED] = counted->figures.finished;
     flow_unlock(&counted->pipeline->object);
 }
@@ -229,6 +234,8 @@ static const struct meter_value stage_values[STAGE_VALUES] = {
     [STAGE_DEPTH] = {"weir_stage_depth", "Items that wait for the stage.", METER_GAUGE},
     [STAGE_DEPTH_MAX] = {"weir_stage_depth_max", "The most items that have waited at once.",
                          METER_GAUGE_MAX},
+    [STAGE_CAPACITY] = {"weir_stage_capacity", "Items that can wait for the stage.", METER_GAUGE,
+                        .zero_is_unset = true},
     [STAGE_FINISHED] = {"weir_stage_finished_total", "Items that were handled.", METER_COUNTER},
     [STAGE_FAILED] = {"weir_stage_failed_total", "Items whose handling has failed.", METER_COUNTER},
     [STAGE_TIMEOUTS] = {"weir_stage_timeouts_total", "Items whose time in the stage was up.",

@@ -7,8 +7,11 @@
  * A once has no owner to clean up after it, so it holds no memory: those who wait are in
  * one of a few queues of the process, found by its address.
  */
+#include "flow/once.h"
+
 #include <weir/sync.h>
 
+#include "base/planted.h"
 #include "flow/wait.h"
 
 enum once_state { ONCE_NEW, ONCE_RUNNING, ONCE_DONE };
@@ -42,8 +45,23 @@ static struct once_queue *queue_of(const struct once *once)
     return &queues[((uintptr_t)once >> 4) % ONCE_QUEUES];
 }
 
+static void once_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct waiter *waiter = object;
+    const struct once *once = waiter->item;
+    waiting_name(ret_waiting, "once", "");
+    waiting_by(ret_waiting, atom_load(&once->runner), 0);
+    if (ret_waiting->by_count == 0) ret_waiting->ends = ENDS_OUTSIDE; /* it has just ended */
+}
+
 static const struct wait_kind wait_once = {
-    .name = "once", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "once",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_EVENT,
+    .ends = ENDS_WITH_ALL,
+    .facts = once_facts,
+};
 
 /* Wake those who wait for this one: all, or only the one that has waited longest. */
 static void wake(struct once_queue *queue, const struct once *once, bool all)
@@ -59,6 +77,19 @@ static void wake(struct once_queue *queue, const struct once *once, bool all)
     }
 }
 
+void once_forget(const weir_runtime *runtime)
+{
+    for (unsigned i = 0; i < ONCE_QUEUES; i++) {
+        struct list *node = queues[i].waiters.next;
+
+        while (node && node != &queues[i].waiters) { /* NULL: there was none yet */
+            struct waiter *waiter = container_of(node, struct waiter, node);
+            node = node->next;
+            if (atom_load(&waiter->task->home)->runtime == runtime) list_remove(&waiter->node);
+        }
+    }
+}
+
 /* True: the caller has to do it. */
 static int begin(struct once *once, struct task *self, bool *ret_run)
 {
@@ -71,6 +102,7 @@ static int begin(struct once *once, struct task *self, bool *ret_run)
     switch ((enum once_state)atom_load(&once->state)) {
     case ONCE_DONE: flow_unlock(&queue->object); return 0;
     case ONCE_NEW:
+        if (PLANTED(ONCE_TWICE)) flow_unlock(&queue->object), flow_lock(&queue->object);
         atom_store(&once->state, ONCE_RUNNING);
         atom_store(&once->runner, self);
         flow_unlock(&queue->object);

@@ -4,13 +4,22 @@
 #include <string.h>
 #include <weir/runtime.h>
 
+#include "base/planted.h"
+#include "watch/trace.h"
+
 static struct pipeline *look_up(const weir_pipeline *handle, const char *call)
 {
     return flow_look_up(handle, HANDLE_PIPELINE, "pipeline", call);
 }
 
 static const struct wait_kind wait_pipeline = {
-    .name = "pipeline", .abort = entry_abort, .describe = entry_describe};
+    .name = "pipeline",
+    .abort = entry_abort,
+    .describe = entry_describe,
+    .what = WAIT_FOR_ROOM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = entry_facts,
+};
 
 /* ---- Putting in ---- */
 
@@ -58,29 +67,72 @@ static int submit(const weir_pipeline *handle, struct pipeline *pipeline, struct
     return enter(handle, pipeline, entry, NULL);
 }
 
-int weir_pipeline_call(weir_pipeline *handle, void *item, weir_outcome *ret_outcome)
+static __attribute__((noinline)) int call(weir_pipeline *handle, struct pipeline *pipeline,
+                                          struct task *self, void *item, weir_outcome *ret_outcome)
 {
-    struct pipeline *pipeline = look_up(handle, "weir_pipeline_call");
-    struct task *self = task_self();
     struct entry entry = {.waiter = {.task = self, .object = &pipeline->object},
                           .is_call = true,
                           .item = item,
-                          .outcome = ret_outcome};
+                          .outcome = ret_outcome,
+                          .trace = trace_ref(trace_of(self))};
     int r;
 
-    if (!self) return refuse_no_task("weir_pipeline_call");
     r = task_enter(self, ENTER_PLAIN);
-    if (r < 0) return r;
-    if (!is_open(handle, pipeline)) return WEIR_ECLOSED; /* it has yielded */
-    WEIR_DEADLINE(pipeline->spec.budget_ms) {
-        r = submit(handle, pipeline, &entry);
-        if (r >= 0) r = task_park(self, &wait_pipeline, &entry);
+    if (r == 0 && !is_open(handle, pipeline)) r = WEIR_ECLOSED; /* it has yielded */
+    if (r == 0) {
+        WEIR_DEADLINE(pipeline->spec.budget_ms) {
+            r = submit(handle, pipeline, &entry);
+            if (r >= 0) r = task_park(self, &wait_pipeline, &entry);
+        }
     }
+    trace_unref(entry.trace); /* unless its passage has it */
     /* Inside our block the deadline of the caller's own looks like a cancellation. */
     if (r == WEIR_ECANCELED && task_interruption(self, false) < 0) {
         r = task_interruption(self, false);
     }
     return r;
+}
+
+/* A span of its caller, from submitting to the result. */
+static __attribute__((noinline)) int call_traced(weir_pipeline *handle, struct pipeline *pipeline,
+                                                 struct task *self, void *item,
+                                                 weir_outcome *ret_outcome)
+{
+    weir_span span;
+    int r;
+
+    span_begin(&span, "pipeline", pipeline->object.name, WEIR_SPAN_INTERNAL);
+    r = call(handle, pipeline, self, item, ret_outcome);
+    if (r == WEIR_PARTIAL) weir_span_bool("weir.partial", true);
+    if (r < 0) weir_span_result(r);
+    weir_span_leave(&span);
+    return r;
+}
+
+int weir_pipeline_call(weir_pipeline *handle, void *item, weir_outcome *ret_outcome)
+{
+    struct pipeline *pipeline = look_up(handle, "weir_pipeline_call");
+    struct task *self = task_self();
+    int r;
+
+    if (!self) return refuse_no_task("weir_pipeline_call");
+    if (trace_is_on()) {
+        r = call_traced(handle, pipeline, self, item, ret_outcome);
+    } else {
+        r = call(handle, pipeline, self, item, ret_outcome);
+    }
+    /* Not a tail call: a task that is parked in here is shown to be in weir_pipeline_call. */
+    __asm__ volatile("");
+    return r;
+}
+
+/* The context that goes with an item: the sender's, or the begin of a trace. */
+static struct trace_node *item_trace(const struct task *self)
+{
+    struct trace_node *node = trace_of(self);
+
+    if (node || !trace_is_on()) return trace_ref(node);
+    return trace_begin();
 }
 
 int weir_pipeline_send(weir_pipeline *handle, const void *item)
@@ -94,14 +146,23 @@ int weir_pipeline_send(weir_pipeline *handle, const void *item)
     if (!self) return refuse_no_task("weir_pipeline_send");
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
+    entry.trace = item_trace(self);
     r = submit(handle, pipeline, &entry);
-    return r == ENTER_MUST_WAIT ? task_park(self, &wait_pipeline, &entry) : r;
+    if (r == ENTER_MUST_WAIT) r = task_park(self, &wait_pipeline, &entry);
+    trace_unref(entry.trace); /* unless its passage has it */
+    return r;
 }
 
 /* ---- Receiving ---- */
 
 static const struct wait_kind wait_result = {
-    .name = "result", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "result",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_ITEM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 
 /* 1: there is none now. The lock is held. */
 static int take_result(struct pipeline *pipeline, int64_t now_ns, void *ret_item,
@@ -144,7 +205,7 @@ int weir_pipeline_recv(weir_pipeline *handle, void *ret_item, weir_outcome *ret_
         int64_t now_ns;
 
         if (r < 0) {
-            if (woken) pass_on(handle, pipeline);
+            if (woken && !PLANTED(RESULT_NOT_PASSED_ON)) pass_on(handle, pipeline);
             return r;
         }
         now_ns = weir_now_ns();
@@ -184,7 +245,13 @@ void weir_pipeline_stop(weir_pipeline *handle, enum weir_on_close how)
 }
 
 static const struct wait_kind wait_end = {
-    .name = "pipeline's end", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "pipeline's end",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_END,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 
 int weir_pipeline_wait(weir_pipeline *handle)
 {

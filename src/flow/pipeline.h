@@ -50,7 +50,8 @@ struct passage {
     uint32_t skipped;
     int skip_error;
     int64_t accepted_ns, deadline_ns, queued_ns;
-    unsigned char *item; /* a task swaps it for its own when it has worked on a copy */
+    struct trace_node *trace; /* in which it was sent; its own */
+    unsigned char *item;      /* a task swaps it for its own when it has worked on a copy */
 };
 
 struct entry {
@@ -61,6 +62,7 @@ struct entry {
     void *item;              /* of a program: comes from here, and goes back */
     weir_outcome *outcome;   /* of a call */
     int64_t accepted_ns, deadline_ns;
+    struct trace_node *trace; /* for its passage, of a program's */
 };
 
 struct stage {
@@ -151,6 +153,7 @@ bool stage_is_dry(const struct stage *stage);
 /* Interrupts a sender; for struct wait_kind, whose object is the entry. */
 bool entry_abort(struct task *task, void *object);
 void entry_describe(const void *object, char *text, size_t bytes);
+void entry_facts(const void *object, struct waiting *ret_waiting);
 
 /* The passage is free again. The lock is held. */
 void passage_free(struct pipeline *pipeline, struct passage *passage);

@@ -192,13 +192,13 @@ static bool pipeline_boundary(struct belonging *belonging, unsigned row,
                               struct boundary *ret_boundary)
 {
     struct pipeline *pipeline = container_of(belonging, struct pipeline, object.belonging);
-    pthread_mutex_t *mutex = &pipeline->object.stable.lock.mutex;
+    struct lock *lock = &pipeline->object.stable.lock;
     bool shared = pipeline->object.stable.shared;
     bool held;
 
     if (row > pipeline->stage_count) return false;
     ret_boundary->lifetime = "until closed, or the scope ends";
-    held = boundary_hold(mutex, shared);
+    held = boundary_hold(lock, shared);
     if (row > 0) {
         stage_boundary(&pipeline->stages[row - 1], held, ret_boundary);
     } else {
@@ -221,7 +221,7 @@ static bool pipeline_boundary(struct belonging *belonging, unsigned row,
         boundary_figure(ret_boundary, "partial", pipeline->figures.partial);
         boundary_figure(ret_boundary, "lost", pipeline->figures.lost);
     }
-    boundary_let_go(mutex, shared);
+    boundary_let_go(lock, shared);
     return true;
 }
 
@@ -231,6 +231,7 @@ static const struct belonging_kind pipeline_kind = {
     .release = pipeline_release,
     .describe = pipeline_describe,
     .boundary = pipeline_boundary,
+    .is_passive = belonging_is_passive,
     .dismissed = pipeline_dismissed,
 };
 

@@ -165,7 +165,7 @@ static void class_boundary(struct pool *pool, const struct pool_class *class, st
     ret->meter = class->metered.meter;
     ret->wait_histogram = POOL_WAIT;
     ret->run_histogram = POOL_RUN;
-    if (!boundary_hold(&pool->lock.mutex, true)) return;
+    if (!boundary_hold(&pool->lock, true)) return;
     boundary_figure(ret, "depth", class->queued);
     boundary_figure(ret, "depth_max", class->queued_max);
     boundary_figure(ret, "running", class->running);
@@ -173,7 +173,7 @@ static void class_boundary(struct pool *pool, const struct pool_class *class, st
     boundary_figure(ret, "rejected", class->rejected);
     boundary_figure(ret, "removed", class->removed);
     boundary_figure(ret, "orphaned", class->orphaned);
-    boundary_let_go(&pool->lock.mutex, true);
+    boundary_let_go(&pool->lock, true);
 }
 
 static bool pool_boundary(struct belonging *belonging, unsigned row, struct boundary *ret_boundary)
@@ -194,12 +194,12 @@ static bool pool_boundary(struct belonging *belonging, unsigned row, struct boun
     (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
                    "%s at close; threads that are stuck after %lld ms are reported",
                    pool->on_close == WEIR_DRAIN ? "drain" : "discard", (long long)pool->close_ms);
-    if (!boundary_hold(&pool->lock.mutex, true)) return true;
+    if (!boundary_hold(&pool->lock, true)) return true;
     boundary_figure(ret_boundary, "threads", (uint64_t)pool->thread_count);
     boundary_figure(ret_boundary, "running", (uint64_t)pool->busy);
     boundary_figure(ret_boundary, "depth", atom_load(&pool->queued));
     boundary_figure(ret_boundary, "orphans", pool->orphan_count);
-    boundary_let_go(&pool->lock.mutex, true);
+    boundary_let_go(&pool->lock, true);
     return true;
 }
 
@@ -209,6 +209,7 @@ static const struct belonging_kind pool_kind = {
     .release = pool_release,
     .describe = pool_describe,
     .boundary = pool_boundary,
+    .is_passive = belonging_is_passive, /* who waits for a job says so itself */
 };
 
 /* ---- Opening ---- */
@@ -279,22 +280,8 @@ static int check_spec(const weir_pool_spec *spec)
 
 static void primitives_init(struct pool *pool)
 {
-    pthread_condattr_t attributes;
-    pthread_mutexattr_t kind;
-
-    sanitize_unordered_begin();
-    (void)pthread_mutexattr_init(&kind);
-#if defined(PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP)
-    /* It is held for a few instructions: a short look is cheaper than two system calls. */
-    if (pool->spin) (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-    (void)pthread_mutex_init(&pool->lock.mutex, &kind);
-    (void)pthread_mutexattr_destroy(&kind);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&pool->work, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    sanitize_unordered_end();
+    lock_init_spinning(&pool->lock, pool->spin);
+    bell_init(&pool->work, pool->kernel);
 }
 
 static void classes_init(struct pool *pool, const weir_pool_spec *spec)
@@ -340,7 +327,7 @@ static struct pool *pool_new(const weir_pool_spec *spec, struct worker *worker)
     pool->runtime = runtime;
     pool->mail.deliver = deliver_left;
     timer_init(&pool->close_timer, close_time_over);
-    pool->spin = runtime->spin && runtime->cores > 1;
+    pool->spin = runtime->spin && (runtime->cores > 1 || runtime->kernel->choose);
     pool->threads_limit = limit;
     primitives_init(pool);
     classes_init(pool, spec);

@@ -20,6 +20,7 @@
 #include <weir/pool.h>
 
 #include "flow/object.h"
+#include "rt/bell.h"
 #include "rt/timer.h"
 #include "watch/metrics.h"
 
@@ -49,8 +50,9 @@ struct pool_job {
     struct task *caller;
     void *caller_data; /* what it left in the data goes there, ... */
     size_t bytes;
-    int *caller_result; /* ... and its result there */
-    struct timer grace; /* on the caller's worker, while it waits although it is cancelled */
+    int *caller_result;       /* ... and its result there */
+    struct trace_node *trace; /* in which it runs; its own */
+    struct timer grace;       /* on the caller's worker, while it waits although it is cancelled */
 };
 
 /* What a worker has of a pool. */
@@ -120,7 +122,7 @@ struct pool {
     int threads_min, threads_limit;
     int64_t idle_ms, cancel_ms, close_ms;
     size_t orphan_count;
-    pthread_cond_t work;
+    struct bell work;
     unsigned wakes; /* of sleeping threads, not yet taken by one */
     void *memory;   /* what to free: the pool begins in it, with a cache line */
     unsigned desk_count;
@@ -129,6 +131,9 @@ struct pool {
 };
 
 /* ---- pool_threads.c ---- */
+
+/* Which job the calling thread runs, from now on; returns what it was. For a simulator. */
+struct pool_job *pool_thread_swap(struct pool_job *job);
 
 /* There is one more job: wake a thread for it, or start one; or, if `patient`, leave it to
  * those that are awake, if they can be expected to come to it before another would: the

@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/planted.h"
 #include "flow/meters.h"
 #include "flow/pool.h"
 #include "rt/mem.h"
 #include "rt/task.h"
+#include "watch/trace.h"
 
 enum {
     FREE_JOBS_MAX = 256,
@@ -43,6 +45,7 @@ static struct pool_job *job_new(struct pool_desk *desk, size_t bytes)
 
 static void job_free(struct pool_desk *desk, struct pool_job *job)
 {
+    if (__builtin_expect(job->trace != NULL, 0)) trace_unref(job->trace);
     /* In strict mode a job's memory is its own, not its predecessor's. */
     bool keep = !WEIR_TSAN_STRICT && desk->free_count < FREE_JOBS_MAX;
 
@@ -86,10 +89,12 @@ static void callers_left(struct pool_desk *desk, size_t count)
 static void measure(const struct pool *pool, const struct pool_job *job)
 {
     struct meter *meter = pool->classes[job->class_index].metered.meter;
+    struct meter_shard *shard;
 
     if (!meter || job->ended_ns == 0) return;
-    meter_observe(meter, POOL_WAIT, job->begun_ns - job->queued_ns);
-    meter_observe(meter, POOL_RUN, job->ended_ns - job->begun_ns);
+    shard = meter_shard_here(meter);
+    meter_observe_here(meter, shard, POOL_WAIT, job->begun_ns - job->queued_ns);
+    meter_observe_here(meter, shard, POOL_RUN, job->ended_ns - job->begun_ns);
 }
 
 /* What is left to do for a done job: its caller goes on. */
@@ -276,7 +281,7 @@ static bool job_abort(struct task *task, void *object)
             timer_arm(worker, &job->grace, time_after_ms(worker->now_ns, pool->cancel_ms));
         }
         break;
-    case JOB_DONE:
+    case JOB_DONE: leaves = PLANTED(POOL_LEAVES_DONE); break;
     case JOB_ORPHAN: break;
     }
     lock_release(&pool->lock);
@@ -291,8 +296,20 @@ static void job_describe(const void *object, char *text, size_t bytes)
                    pool->classes[job->class_index].spec.name);
 }
 
+static void job_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct pool_job *job = object;
+    waiting_name(ret_waiting, "pool", job->desk->pool->name);
+}
+
 static const struct wait_kind wait_job = {
-    .name = "pool", .abort = job_abort, .describe = job_describe};
+    .name = "pool",
+    .abort = job_abort,
+    .describe = job_describe,
+    .what = WAIT_FOR_THREAD,
+    .ends = ENDS_OUTSIDE,
+    .facts = job_facts,
+};
 
 /* ---- Handing over ---- */
 
@@ -353,10 +370,9 @@ static int check_run(const struct pool *pool, unsigned class_index, weir_pool_fn
     return 0;
 }
 
-int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void *data,
-                  size_t bytes)
+static __attribute__((noinline)) int run(weir_pool *handle, struct pool *pool, unsigned class_index,
+                                         weir_pool_fn fn, void *data, size_t bytes)
 {
-    struct pool *pool = flow_look_up(handle, HANDLE_POOL, "pool", "weir_pool_run");
     struct worker *worker = worker_self();
     struct task *self = task_self();
     struct pool_desk *desk;
@@ -375,6 +391,7 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     job = job_new(desk, bytes);
     if (!job) return -ENOMEM;
     job->desk = desk;
+    job->trace = trace_ref(trace_of(self));
     job->class_index = (uint8_t)class_index;
     atom_store(&job->told, false);
     job->fn = fn;
@@ -396,4 +413,34 @@ int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void
     r = task_park(self, &wait_job, job); /* the job is not ours any more when it returns */
     if (r < 0) return meter_interrupted(meter, POOL_TIMEOUTS, r);
     return result;
+}
+
+/* A span of its caller: waiting in the queue, and running. */
+static __attribute__((noinline)) int run_traced(weir_pool *handle, struct pool *pool,
+                                                unsigned class_index, weir_pool_fn fn, void *data,
+                                                size_t bytes)
+{
+    weir_span span __attribute__((cleanup(weir_span_leave)));
+    int r;
+
+    span_begin(&span, "pool", pool->name, WEIR_SPAN_INTERNAL);
+    r = run(handle, pool, class_index, fn, data, bytes);
+    if (r < 0) weir_span_result(r);
+    return r;
+}
+
+int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void *data,
+                  size_t bytes)
+{
+    struct pool *pool = flow_look_up(handle, HANDLE_POOL, "pool", "weir_pool_run");
+    int r;
+
+    if (trace_is_on()) {
+        r = run_traced(handle, pool, class_index, fn, data, bytes);
+    } else {
+        r = run(handle, pool, class_index, fn, data, bytes);
+    }
+    /* Not a tail call: a task that is parked in here is shown to be in weir_pool_run. */
+    __asm__ volatile("");
+    return r;
 }

@@ -1,24 +1,33 @@
 /* pool_threads.c - the threads of a pool: which job is next, running it, ending. */
 #include <assert.h>
 #include <errno.h>
-#include <time.h>
 
+#include "base/planted.h"
 #include "flow/meters.h"
 #include "flow/pool.h"
 #include "rt/mem.h"
 #include "rt/task.h"
+#include "watch/trace.h"
 
 enum {
     STRIDE = 1000000,
-    LOOK_ROUNDS = 400,     /* about 10 µs */
-    LOOK_FAILURES_MAX = 4, /* looks in vain in a row before a thread stops trying */
+    LOOK_ROUNDS = 400,      /* about 10 µs */
+    LOOK_ROUNDS_CHOSEN = 2, /* in a run that is steered: each is a choice */
+    LOOK_FAILURES_MAX = 4,  /* looks in vain in a row before a thread stops trying */
 };
-#define NS_PER_S INT64_C(1000000000)
 #define WAKE_WORTH_NS INT64_C(50000) /* a thread that is woken runs about then */
 #define RUN_NS_MAX INT64_C(100000)   /* longer jobs count as this: they are not waited for */
 
 /* The job that the calling thread runs. */
 static _Thread_local struct pool_job *current_job;
+
+struct pool_job *pool_thread_swap(struct pool_job *job)
+{
+    struct pool_job *before = current_job;
+
+    current_job = job;
+    return before;
+}
 
 bool weir_pool_told(void)
 {
@@ -86,9 +95,7 @@ static struct pool_job *next_job(struct pool *pool)
 void pool_free(struct pool *pool)
 {
     for (unsigned i = 0; i < pool->desk_count; i++) pool_desk_deinit(&pool->desks[i]);
-    sanitize_unordered_begin();
-    (void)pthread_cond_destroy(&pool->work);
-    sanitize_unordered_end();
+    bell_deinit(&pool->work);
     lock_deinit(&pool->lock);
     mem_free(pool->memory);
     mem_unhold();
@@ -96,8 +103,8 @@ void pool_free(struct pool *pool)
 
 /* ---- Waking ----
  * A thread sleeps until it is given one of the `wakes`, and is counted as sleeping until one
- * is given to it, not until it runs: so that nobody wakes it twice. What happens in libc
- * orders nothing, see rt/sanitize.h. The lock is held. */
+ * is given to it, not until it runs: so that nobody wakes it twice. The lock is
+ * held. */
 
 /* pool_signal is next. */
 static void wake_one(struct pool *pool)
@@ -109,9 +116,7 @@ static void wake_one(struct pool *pool)
 
 void pool_signal(struct pool *pool)
 {
-    sanitize_unordered_begin();
-    (void)pthread_cond_signal(&pool->work);
-    sanitize_unordered_end();
+    bell_ring(&pool->work);
 }
 
 void pool_wake_all(struct pool *pool)
@@ -120,25 +125,19 @@ void pool_wake_all(struct pool *pool)
     pool->wakes += (unsigned)pool->sleeping;
     pool->coming += pool->sleeping;
     pool->sleeping = 0;
-    sanitize_unordered_begin();
-    (void)pthread_cond_broadcast(&pool->work);
-    sanitize_unordered_end();
+    bell_ring_all(&pool->work);
 }
 
 /* False: nobody woke it for so long that it is not needed. */
 static bool sleep_until_woken(struct pool *pool)
 {
-    /* The real clock, whatever clock the runtime runs on: threads really wait. */
-    int64_t until_ns = time_after_ms(kernel_epoll.now_ns(&kernel_epoll), pool->idle_ms);
-    struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    int64_t until_ns = bell_after_ms(&pool->work, pool->idle_ms);
     int r = 0;
 
     pool->sleeping++;
-    sanitize_unordered_begin();
-    while (pool->wakes == 0 && r != ETIMEDOUT) {
-        r = pthread_cond_timedwait(&pool->work, &pool->lock.mutex, &until);
+    while (pool->wakes == 0 && r != -ETIMEDOUT) {
+        r = bell_wait(&pool->work, &pool->lock, until_ns);
     }
-    sanitize_unordered_end();
     if (pool->wakes == 0) {
         pool->sleeping--;
         return false;
@@ -180,6 +179,7 @@ static void end_orphan(struct pool *pool, struct pool_job *job)
         meter_observe(meter, POOL_RUN, job->ended_ns - job->begun_ns);
     }
     pool->orphan_count--;
+    trace_unref(job->trace);
     mem_free(job);
 }
 
@@ -210,7 +210,9 @@ static void run(struct pool *pool, struct pool_job *job, struct shift *shift)
     job->begun_ns = begun_ns;
     sanitize_acquire(job);
     current_job = job;
+    if (__builtin_expect(job->trace != NULL, 0)) trace_thread(job->trace);
     job->result = job->fn(job->data);
+    if (__builtin_expect(job->trace != NULL, 0)) trace_thread(NULL);
     current_job = NULL;
     sanitize_release(job);
     shift->ended_ns = pool->kernel->now_ns(pool->kernel);
@@ -245,6 +247,7 @@ static bool has_work(const struct pool *pool)
 static bool look_around(struct pool *pool, struct shift *shift) LOCK_UNCHECKED;
 static bool look_around(struct pool *pool, struct shift *shift)
 {
+    int rounds = pool->kernel->choose ? LOOK_ROUNDS_CHOSEN : LOOK_ROUNDS;
     bool found = false;
 
     if (!pool->spin || shift->looked || pool->looking > 0 || atom_load(&pool->queued) > 0 ||
@@ -253,7 +256,7 @@ static bool look_around(struct pool *pool, struct shift *shift)
     }
     pool->looking++;
     lock_release(&pool->lock);
-    for (int i = 0; i < LOOK_ROUNDS && !found; i++) {
+    for (int i = 0; i < rounds && !found; i++) {
         found = atom_load(&pool->queued) > 0;
         if (!found) atom_pause();
     }
@@ -355,8 +358,11 @@ static bool awake_suffice(const struct pool *pool)
 
 int pool_want_thread(struct pool *pool, bool patient)
 {
+    int about_to_look = pool->coming + pool->looking;
+
+    if (PLANTED(POOL_SLEEPERS_COUNTED)) about_to_look += pool->sleeping;
     /* Those that are about to look for a job find as many. */
-    if (atom_load(&pool->queued) <= (size_t)pool->coming + (size_t)pool->looking) return 0;
+    if (atom_load(&pool->queued) <= (size_t)about_to_look) return 0;
     if (patient && awake_suffice(pool)) return 0;
     if (pool->sleeping > 0) {
         wake_one(pool);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <weir/select.h>
 
+#include "base/planted.h"
 #include "flow/chan.h"
 #include "flow/event.h"
 #include "flow/wait.h"
@@ -71,11 +72,24 @@ static struct chan *chan_of_wait(const struct case_wait *wait)
     return container_of(wait->waiter.object, struct chan, object);
 }
 
+/* One order of locks for all. Not by address alone: a simulated run would not be the same when it
+ * is repeated. */
+static bool comes_after(const struct flow_object *one, const struct flow_object *other)
+{
+    if (one->stable.number != other->stable.number) {
+        return one->stable.number > other->stable.number;
+    }
+    return one > other; /* of different runtimes */
+}
+
 /* By insertion: there are few. */
 static void note_lock(struct selection *selection, struct flow_object *object)
 {
     size_t at = selection->lock_count;
-    while (at > 0 && selection->locks[at - 1] > object) at--;
+    while (at > 0 && comes_after(selection->locks[at - 1], object) &&
+           !PLANTED(SELECT_LOCKS_UNSORTED)) {
+        at--;
+    }
     if (at > 0 && selection->locks[at - 1] == object) return;
     for (size_t i = selection->lock_count; i > at; i--) {
         selection->locks[i] = selection->locks[i - 1];
@@ -257,15 +271,15 @@ static int enlist(struct selection *selection, size_t index, struct worker *work
     int r = 0;
 
     wait->selection = selection;
-    waiter_init(&wait->waiter, selection->task, object, c->item);
+    waiter_init(&wait->waiter, selection->task, object, c->item, 0);
     wait->waiter.group = &selection->group;
     wait->waiter.index = (int)index;
     switch (c->kind) {
     case WEIR_CASE_SEND_:
-        list_add_tail(&container_of(object, struct chan, object)->senders, &wait->waiter.node);
+        chan_add_sender(container_of(object, struct chan, object), &wait->waiter);
         break;
     case WEIR_CASE_RECV_:
-        list_add_tail(&container_of(object, struct chan, object)->receivers, &wait->waiter.node);
+        chan_add_receiver(container_of(object, struct chan, object), &wait->waiter);
         break;
     case WEIR_CASE_EVENT_:
         list_add_tail(&container_of(object, struct sync, object)->waiters, &wait->waiter.node);
@@ -295,7 +309,7 @@ static void delist(struct selection *selection, size_t index, struct worker *wor
     weir_case *c = &selection->cases[index];
     struct case_wait *wait = &selection->waits[index];
 
-    if (wait->enlisted) {
+    if (wait->enlisted && !(PLANTED(SELECT_LEAVES_WAITER) && c->kind == WEIR_CASE_EVENT_)) {
         switch (c->kind) {
         case WEIR_CASE_SEND_:
         case WEIR_CASE_RECV_:
@@ -322,10 +336,74 @@ static void select_describe(const void *object, char *text, size_t bytes)
     (void)snprintf(text, bytes, "one of %zu", selection->count);
 }
 
+/* What one case could be ended by, for all of them together. */
+static void case_facts(const struct selection *selection, size_t index, struct waiting *ret_waiting)
+{
+    const struct case_wait *wait = &selection->waits[index];
+
+    switch (selection->cases[index].kind) {
+    case WEIR_CASE_SEND_:
+    case WEIR_CASE_RECV_:
+        if (chan_of_wait(wait)->any_thread) ret_waiting->ends = ENDS_OUTSIDE;
+        if (ret_waiting->ends == ENDS_WITH_ANY) ret_waiting->ends = ENDS_WITH_TASKS;
+        break;
+    case WEIR_CASE_EVENT_:
+        if (ret_waiting->ends == ENDS_WITH_ANY) ret_waiting->ends = ENDS_WITH_TASKS;
+        break;
+    case WEIR_CASE_JOIN_:
+        if (!wait->join.target) ret_waiting->ends = ENDS_OUTSIDE; /* it has just ended */
+        waiting_by(ret_waiting, wait->join.target, 0);
+        break;
+    default: ret_waiting->ends = ENDS_OUTSIDE; break;
+    }
+}
+
+static void select_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct selection *selection = object;
+
+    (void)snprintf(ret_waiting->name, sizeof ret_waiting->name, "%zu cases", selection->count);
+    if (selection->count == 1 && selection->waits[0].waiter.object) {
+        waiter_facts_of(selection->waits[0].waiter.object, ret_waiting);
+    }
+    for (size_t i = 0; i < selection->count; i++) case_facts(selection, i, ret_waiting);
+}
+
+/* Of one that waits for nothing but channels of the only worker: `locks` has the first. */
+static void select_here_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct selection *selection = object;
+
+    (void)snprintf(ret_waiting->name, sizeof ret_waiting->name, "%zu cases", selection->count);
+    if (selection->count == 1) waiter_facts_of(selection->locks[0], ret_waiting);
+}
+
 static const struct wait_kind wait_select = {
-    .name = "select", .abort = select_abort, .describe = select_describe};
+    .name = "select",
+    .abort = select_abort,
+    .describe = select_describe,
+    .what = WAIT_FOR_ONE_OF,
+    .ends = ENDS_WITH_ANY,
+    .facts = select_facts,
+};
 static const struct wait_kind wait_select_work = {
-    .name = "select", .takes_work = true, .abort = select_abort, .describe = select_describe};
+    .name = "select",
+    .takes_work = true,
+    .abort = select_abort,
+    .describe = select_describe,
+    .what = WAIT_FOR_ONE_OF,
+    .ends = ENDS_WITH_ANY,
+    .facts = select_facts,
+};
+
+static const struct wait_kind wait_select_here = {
+    .name = "select",
+    .abort = select_abort,
+    .describe = select_describe,
+    .what = WAIT_FOR_ONE_OF,
+    .ends = ENDS_WITH_TASKS,
+    .facts = select_here_facts,
+};
 
 /* ---- The call ---- */
 
@@ -485,8 +563,8 @@ static __attribute__((noinline)) int select_few(weir_case *cases, size_t count, 
                                                 struct trial *trial, size_t first,
                                                 enum weir_select_order order)
 {
-    struct flow_object *locks[SELECT_FEW];
-    struct case_wait waits[SELECT_FEW];
+    struct flow_object *locks[SELECT_FEW] WEIR_UNINITIALIZED_;
+    struct case_wait waits[SELECT_FEW] WEIR_UNINITIALIZED_;
     struct selection selection = {
         .task = self, .cases = cases, .count = count, .locks = locks, .waits = waits};
 
@@ -497,35 +575,74 @@ static __attribute__((noinline)) int select_many(weir_case *cases, size_t count,
                                                  struct trial *trial, size_t first,
                                                  enum weir_select_order order)
 {
-    struct flow_object *locks[WEIR_SELECT_MAX];
-    struct case_wait waits[WEIR_SELECT_MAX];
+    struct flow_object *locks[WEIR_SELECT_MAX] WEIR_UNINITIALIZED_;
+    struct case_wait waits[WEIR_SELECT_MAX] WEIR_UNINITIALIZED_;
     struct selection selection = {
         .task = self, .cases = cases, .count = count, .locks = locks, .waits = waits};
 
     return select_slowly(&selection, worker_self(), trial, first, order);
 }
 
-/* A case of a channel that is plain memory: 1 it was done, 0 it must wait, -1 it takes more. */
-static inline int try_at_once(struct worker *worker, weir_case *c)
+/* ---- The only worker, and channels that are plain memory ---- */
+
+/* 1 it was done, 0 it must wait, -1 it takes more. */
+static inline int try_at_once(struct worker *worker, weir_case *c, struct chan **ret_chan)
 {
     struct chan *chan;
 
     if (c->kind == WEIR_CASE_RECV_) {
-        chan = chan_of_rx(c->object, "weir_select");
+        *ret_chan = chan = chan_of_rx(c->object, "weir_select");
         if (chan->recv_plain != CHAN_PLAIN) return -1;
         if (chan->count == 0 && list_empty(&chan->senders)) return chan->over_or_work ? -1 : 0;
         if (!chan_recv_at_once(worker, chan, c->item)) return -1;
         sanitize_acquire(chan);
     } else if (c->kind == WEIR_CASE_SEND_) {
-        chan = chan_of_tx(c->object, "weir_select");
+        *ret_chan = chan = chan_of_tx(c->object, "weir_select");
         if (chan->send_plain != CHAN_PLAIN) return -1;
         sanitize_release(chan);
-        if (!chan_send_at_once(worker, chan, c->item)) return -1;
+        if (!chan_send_at_once(worker, chan, c->item)) {
+            return chan->overflow == WEIR_WAIT ? 0 : -1;
+        }
     } else {
         return -1;
     }
     c->result = 0;
     return 1;
+}
+
+/* All were tried so and must wait: nothing has happened since, so that they are not tried again,
+ * and there is nothing to lock. `chans` has what each names. */
+static __attribute__((noinline)) int wait_here(weir_case *cases, size_t count, struct task *self,
+                                               struct chan *const *chans)
+{
+    struct waiter waiters[SELECT_FEW] WEIR_UNINITIALIZED_;
+    struct selection selection WEIR_UNINITIALIZED_; /* what wait_select_here needs of it */
+    int r, winner;
+
+    selection.count = count;
+    selection.locks = &waiters[0].object;
+    selection.group.shared = false;
+    atom_store(&selection.group.winner, GROUP_UNDECIDED);
+    for (size_t i = 0; i < count; i++) {
+        struct waiter *waiter = &waiters[i];
+        waiter_init(waiter, self, &chans[i]->object, cases[i].item, 0);
+        waiter->group = &selection.group;
+        waiter->index = (int)i;
+        if (cases[i].kind == WEIR_CASE_RECV_) {
+            chan_add_receiver(chans[i], waiter);
+        } else {
+            chan_add_sender(chans[i], waiter);
+        }
+    }
+    r = task_park(self, &wait_select_here, &selection);
+    winner = atom_load(&selection.group.winner);
+    for (size_t i = 0; i < count; i++) {
+        if (!list_empty(&waiters[i].node)) list_remove(&waiters[i].node);
+    }
+    if (r < 0) return r;
+    cases[winner].result = waiters[winner].result;
+    sanitize_acquire(waiters[winner].object);
+    return winner;
 }
 
 /* It yields, maybe: what the cases name now may have ended then. The index of such a case, or
@@ -541,29 +658,30 @@ static __attribute__((noinline)) int enter_slowly(weir_case *cases, size_t count
 
 int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
 {
-    struct worker *worker = worker_self();
     struct task *self = task_self();
-    struct trial trial;
-    size_t first;
+    struct chan *chans[WEIR_SELECT_MAX] WEIR_UNINITIALIZED_;
+    struct trial trial WEIR_UNINITIALIZED_;
+    struct worker *worker;
+    size_t first, tried;
     int r;
 
     if (!self) return refuse_no_task("weir_select");
     r = check_cases(cases, count, order);
     if (r < 0) return r;
-    if (__builtin_expect(self->attention == 0 && self->budget > 0, 1)) {
-        self->budget--;
-    } else {
+    if (!task_enter_at_once(self)) {
         r = enter_slowly(cases, count, self);
         if (r != (int)count) return r;
     }
+    worker = atom_load(&self->home);
     first = one_of(worker, count, order);
     trial.made = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t index = trial_at(&trial, i, first, count, worker, order);
-        r = try_at_once(worker, &cases[index]);
+    for (tried = 0; tried < count; tried++) {
+        size_t index = trial_at(&trial, tried, first, count, worker, order);
+        r = try_at_once(worker, &cases[index], &chans[index]);
         if (__builtin_expect(r > 0, 1)) return (int)index;
         if (r < 0) break;
     }
+    if (tried == count && count <= SELECT_FEW) return wait_here(cases, count, self, chans);
     return count <= SELECT_FEW ? select_few(cases, count, self, &trial, first, order)
                                : select_many(cases, count, self, &trial, first, order);
 }

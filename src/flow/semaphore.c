@@ -2,72 +2,123 @@
 #include <stdio.h>
 #include <weir/sync.h>
 
-#include "flow/sync.h"
+#include "base/planted.h"
+#include "flow/line.h"
+#include "policy/bulkhead.h"
+#include "rt/mem.h"
+#include "watch/locks.h"
+
+/* A task that has permits, if it is kept who has: it names itself, and gives them back. */
+struct taker {
+    struct list node; /* in semaphore->takers; covered by the lock */
+    const struct task *task;
+    uint64_t task_id; /* another, or none: it has ended */
+    size_t count;
+    uintptr_t place;
+};
 
 struct weir_semaphore {
-    struct sync sync;
-    size_t permits; /* that there are in all */
+    struct line line;
+    struct bulkhead permits;
     size_t permits_max;
-    size_t taken;
-    size_t waiters_max;
-    size_t waiting;
+    ATOM(bool) keeps_takers; /* they are kept: it was promised, and is checked */
+    struct list takers;      /* of `known` permits */
+    size_t known;
 };
 
-struct semaphore_waiter {
-    struct waiter waiter; /* the first member */
-    weir_semaphore *semaphore;
-    size_t count;
-};
-
-/* One that waits has been interrupted: it may have been in the way of others. */
-static void grant(weir_semaphore *semaphore);
-static bool semaphore_abort(struct task *task, void *object)
+/* Of permits that others could give back, or make by a resize, nobody is known. Who is first
+ * waits for those who have some, the others for the one before them. */
+static void semaphore_facts(const void *object, struct waiting *ret_waiting)
 {
-    struct semaphore_waiter *waiter = object;
-    weir_semaphore *semaphore = waiter->semaphore;
-    bool waiting;
+    const struct line_waiter *waiter = object;
+    const weir_semaphore *semaphore = container_of(waiter->line, struct weir_semaphore, line);
+    struct list *before = waiter->waiter.node.prev;
 
-    (void)task;
-    sync_lock(&semaphore->sync);
-    waiting = !list_empty(&waiter->waiter.node);
-    if (waiting) {
-        list_remove(&waiter->waiter.node);
-        semaphore->waiting--;
-        grant(semaphore);
+    waiter_facts_of(waiter->waiter.object, ret_waiting);
+    if (list_empty(&waiter->waiter.node)) { /* it has got them */
+        ret_waiting->ends = ENDS_OUTSIDE;
+        return;
     }
-    sync_unlock(&semaphore->sync);
-    return waiting;
+    if (!atom_load(&semaphore->keeps_takers) || semaphore->known != semaphore->permits.inside ||
+        semaphore->permits.limit != semaphore->permits_max) {
+        return;
+    }
+    if (before != &semaphore->line.sync.waiters) {
+        ret_waiting->ends = ENDS_WITH_ALL;
+        waiting_by(ret_waiting, container_of(before, struct waiter, node)->task, 0);
+        return;
+    }
+    ret_waiting->ends = ENDS_WITH_ANY;
+    list_for_each(node, &semaphore->takers) {
+        const struct taker *taker = container_of(node, struct taker, node);
+        if (atom_load(&taker->task->id) != taker->task_id) continue;
+        waiting_by(ret_waiting, taker->task, taker->place);
+    }
+    ret_waiting->gone = ret_waiting->by_count == 0;
 }
 
 static const struct wait_kind wait_semaphore = {
-    .name = "semaphore", .abort = semaphore_abort, .describe = waiter_describe};
+    .name = "semaphore",
+    .abort = line_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_PERMIT,
+    .ends = ENDS_WITH_TASKS,
+    .facts = semaphore_facts,
+};
+
+/* The lock is held. */
+static void forget_takers(weir_semaphore *semaphore)
+{
+    struct list *node;
+
+    atom_store(&semaphore->keeps_takers, false);
+    while ((node = list_pop(&semaphore->takers))) mem_free(container_of(node, struct taker, node));
+}
+
+static void semaphore_release(struct worker *worker, struct belonging *belonging)
+{
+    weir_semaphore *semaphore =
+        container_of(belonging, struct weir_semaphore, line.sync.object.belonging);
+
+    sync_lock(&semaphore->line.sync);
+    forget_takers(semaphore);
+    sync_unlock(&semaphore->line.sync);
+    sync_release(worker, belonging);
+}
 
 static bool semaphore_boundary(struct belonging *belonging, unsigned row,
                                struct boundary *ret_boundary)
 {
     struct weir_semaphore *semaphore =
-        container_of(belonging, struct weir_semaphore, sync.object.belonging);
+        container_of(belonging, struct weir_semaphore, line.sync.object.belonging);
 
     if (row > 0) return false;
     (void)snprintf(ret_boundary->bound, sizeof ret_boundary->bound,
-                   "%zu permits (at most %zu), %zu may wait", semaphore->permits,
-                   semaphore->permits_max, semaphore->waiters_max);
-    ret_boundary->overflow = semaphore->waiters_max > 0 ? "wait, then reject" : "reject";
-    if (sync_boundary(&semaphore->sync, ret_boundary)) {
-        boundary_figure(ret_boundary, "taken", semaphore->taken);
-        sync_boundary_end(&semaphore->sync);
+                   "%zu permits (at most %zu), %zu may wait", semaphore->permits.limit,
+                   semaphore->permits_max, semaphore->line.waiters_max);
+    ret_boundary->overflow = line_overflow(&semaphore->line);
+    if (sync_boundary(&semaphore->line.sync, ret_boundary)) {
+        boundary_figure(ret_boundary, "taken", semaphore->permits.inside);
+        sync_boundary_end(&semaphore->line.sync);
     }
     return true;
 }
 
-static const struct sync_kind semaphore_kind = {
-    .belonging = {.name = "semaphore",
-                  .signalled = sync_signalled,
-                  .release = sync_release,
-                  .describe = sync_describe,
-                  .boundary = semaphore_boundary},
-    .handle = HANDLE_SEMAPHORE,
-    .what = "semaphore",
+static bool semaphore_take(struct line *line, size_t count)
+{
+    return bulkhead_enter(&container_of(line, struct weir_semaphore, line)->permits, count);
+}
+
+static const struct line_kind semaphore_kind = {
+    .sync = {.belonging = {.name = "semaphore",
+                           .signalled = sync_signalled,
+                           .release = semaphore_release,
+                           .describe = sync_describe,
+                           .boundary = semaphore_boundary,
+                           .is_passive = belonging_is_passive},
+             .handle = HANDLE_SEMAPHORE,
+             .what = "semaphore"},
+    .take = semaphore_take,
 };
 
 static weir_semaphore *look_up(const weir_semaphore *handle, const char *call)
@@ -75,24 +126,64 @@ static weir_semaphore *look_up(const weir_semaphore *handle, const char *call)
     return flow_look_up(handle, HANDLE_SEMAPHORE, "semaphore", call);
 }
 
-static bool there_are(const weir_semaphore *semaphore, size_t count)
+/* ---- Who has them ---- */
+
+static struct taker *taker_of(const weir_semaphore *semaphore, const struct task *task)
 {
-    return semaphore->taken <= semaphore->permits && count <= semaphore->permits - semaphore->taken;
+    list_for_each(node, &semaphore->takers) {
+        struct taker *taker = container_of(node, struct taker, node);
+        if (taker->task == task && taker->task_id == atom_load(&task->id)) return taker;
+    }
+    return NULL;
 }
 
-/* Permits came back: to those who wait, in order. The lock is held. */
-static void grant(weir_semaphore *semaphore)
+/* The task has got some. What was taken by no task, or for lack of memory by nobody who is known,
+ * can be given back by anybody: then it is not kept any more. */
+static void note_taken(const weir_semaphore *handle, weir_semaphore *semaphore, struct task *self,
+                       size_t count, uintptr_t place)
 {
-    struct list *node;
-    while ((node = list_first(&semaphore->sync.waiters))) {
-        struct waiter *waiter = container_of(node, struct waiter, node);
-        size_t count = container_of(waiter, struct semaphore_waiter, waiter)->count;
-        if (!there_are(semaphore, count)) return;
-        list_remove(node);
-        semaphore->taken += count;
-        semaphore->waiting--;
-        waiter_wake(waiter, 0);
+    struct taker *made = self ? mem_alloc_zeroed(sizeof *made) : NULL;
+    struct taker *taker;
+
+    sync_lock(&semaphore->line.sync);
+    if (!flow_names(handle, HANDLE_SEMAPHORE, semaphore)) { /* closed meanwhile: another's memory */
+        sync_unlock(&semaphore->line.sync);
+        mem_free(made);
+        return;
     }
+    taker = self ? taker_of(semaphore, self) : NULL;
+    if (!taker && made) {
+        taker = made;
+        taker->task = self;
+        taker->task_id = atom_load(&self->id);
+        taker->place = place;
+        list_add_tail(&semaphore->takers, &taker->node);
+        made = NULL;
+    }
+    if (taker) {
+        taker->count += count;
+        semaphore->known += count;
+    } else {
+        forget_takers(semaphore);
+    }
+    sync_unlock(&semaphore->line.sync);
+    mem_free(made);
+}
+
+/* The lock is held. A promise that is not kept is not relied on any more. */
+static void note_released(weir_semaphore *semaphore, const struct task *self, size_t count)
+{
+    struct taker *taker = self ? taker_of(semaphore, self) : NULL;
+
+    if (!taker || taker->count < count) {
+        forget_takers(semaphore);
+        return;
+    }
+    taker->count -= count;
+    semaphore->known -= count;
+    if (taker->count > 0) return;
+    list_remove(&taker->node);
+    mem_free(taker);
 }
 
 static int check_spec(const weir_semaphore_spec *spec)
@@ -104,19 +195,7 @@ static int check_spec(const weir_semaphore_spec *spec)
     if (spec->permits_max && spec->permits_max < spec->permits) {
         return refuse("semaphore '%s': permits_max is less than permits", name);
     }
-    switch (spec->overflow) {
-    case WEIR_WAIT:
-        if (spec->waiters_max == 0) return refuse("semaphore '%s': waiters_max is not set", name);
-        return 0;
-    case WEIR_REJECT:
-        if (spec->waiters_max > 0) {
-            return refuse("semaphore '%s': with WEIR_REJECT nobody waits, waiters_max must be 0",
-                          name);
-        }
-        return 0;
-    case WEIR_OVERFLOW_UNSET: return refuse("semaphore '%s': overflow is not set", name);
-    default: return refuse("semaphore '%s': overflow must be WEIR_WAIT or WEIR_REJECT", name);
-    }
+    return line_check_spec("semaphore", name, spec->overflow, spec->waiters_max);
 }
 
 int weir_semaphore_open_sized(weir_scope *scope, size_t spec_bytes,
@@ -131,13 +210,16 @@ int weir_semaphore_open_sized(weir_scope *scope, size_t spec_bytes,
     spec_copy(&spec, sizeof spec, given, spec_bytes);
     r = check_spec(&spec);
     if (r < 0) return r;
-    r = sync_open(scope, &semaphore_kind, sizeof *semaphore, spec.name, "weir_semaphore_open",
+    r = sync_open(scope, &semaphore_kind.sync, sizeof *semaphore, spec.name, "weir_semaphore_open",
                   &sync);
     if (r < 0) return r;
-    semaphore = container_of(sync, struct weir_semaphore, sync);
-    semaphore->permits = spec.permits;
+    semaphore = container_of(sync, struct weir_semaphore, line.sync);
+    bulkhead_init(&semaphore->permits, &(struct bulkhead_rules){.limit = spec.permits});
     semaphore->permits_max = spec.permits_max ? spec.permits_max : spec.permits;
-    semaphore->waiters_max = spec.waiters_max;
+    semaphore->line.waiters_max = spec.waiters_max;
+    list_init(&semaphore->takers);
+    atom_store(&semaphore->keeps_takers,
+               spec.taker_releases && worker_self()->runtime->deadlock_checks);
     *ret_semaphore = sync->handle;
     return 0;
 }
@@ -145,21 +227,18 @@ int weir_semaphore_open_sized(weir_scope *scope, size_t spec_bytes,
 /* The lock is held: take them if they are there and nobody waits for them. */
 static bool take_now(weir_semaphore *semaphore, size_t count)
 {
-    if (semaphore->waiting > 0 || !there_are(semaphore, count)) return false;
-    semaphore->taken += count;
-    return true;
+    return semaphore->line.waiting == 0 && bulkhead_enter(&semaphore->permits, count);
 }
 
 static int refuse_count(const weir_semaphore *semaphore, size_t count)
 {
     return refuse("semaphore '%s': %zu permits can never be had, there are 1 to %zu",
-                  semaphore->sync.object.name, count, semaphore->permits_max);
+                  semaphore->line.sync.object.name, count, semaphore->permits_max);
 }
 
 int weir_semaphore_acquire(weir_semaphore *handle, size_t count)
 {
     weir_semaphore *semaphore = look_up(handle, "weir_semaphore_acquire");
-    struct semaphore_waiter waiter = {.semaphore = semaphore, .count = count};
     struct task *self = task_self();
     int r;
 
@@ -167,20 +246,20 @@ int weir_semaphore_acquire(weir_semaphore *handle, size_t count)
     if (count == 0 || count > semaphore->permits_max) return refuse_count(semaphore, count);
     r = task_enter(self, ENTER_PLAIN);
     if (r < 0) return r;
-    sync_lock(&semaphore->sync);
+    sync_lock(&semaphore->line.sync);
     if (!flow_names(handle, HANDLE_SEMAPHORE, semaphore)) {
-        sync_unlock(&semaphore->sync);
+        sync_unlock(&semaphore->line.sync);
         r = WEIR_ECLOSED;
     } else if (take_now(semaphore, count)) {
-        sync_unlock(&semaphore->sync);
-    } else if (semaphore->waiting >= semaphore->waiters_max) {
-        sync_unlock(&semaphore->sync);
-        r = WEIR_EOVERLOAD;
+        sync_unlock(&semaphore->line.sync);
     } else {
-        semaphore->waiting++;
-        r = sync_wait(&semaphore->sync, self, &waiter.waiter, &wait_semaphore);
+        r = line_wait(&semaphore->line, self, count, &wait_semaphore);
     }
     sanitize_acquire(semaphore);
+    if (PLANTED(PERMIT_LEAK) && r == 0) r = task_interruption(self, false);
+    if (r == 0 && atom_load(&semaphore->keeps_takers)) {
+        note_taken(handle, semaphore, self, count, CALLER_PLACE());
+    }
     return r;
 }
 
@@ -191,10 +270,13 @@ int weir_semaphore_try_acquire(weir_semaphore *handle, size_t count)
 
     flow_check_worker("weir_semaphore_try_acquire");
     if (count == 0 || count > semaphore->permits_max) return refuse_count(semaphore, count);
-    sync_lock(&semaphore->sync);
+    sync_lock(&semaphore->line.sync);
     taken = take_now(semaphore, count);
-    sync_unlock(&semaphore->sync);
+    sync_unlock(&semaphore->line.sync);
     sanitize_acquire(semaphore);
+    if (taken && atom_load(&semaphore->keeps_takers)) {
+        note_taken(handle, semaphore, task_self(), count, CALLER_PLACE());
+    }
     return taken ? 0 : WEIR_EOVERLOAD;
 }
 
@@ -206,16 +288,14 @@ void weir_semaphore_release(weir_semaphore *handle, size_t count)
 
     flow_check_worker("weir_semaphore_release");
     sanitize_release(semaphore);
-    sync_lock(&semaphore->sync);
-    taken = semaphore->taken;
-    if (count <= taken) {
-        semaphore->taken -= count;
-        grant(semaphore);
-    }
-    sync_unlock(&semaphore->sync);
+    sync_lock(&semaphore->line.sync);
+    taken = semaphore->permits.inside;
+    if (atom_load(&semaphore->keeps_takers)) note_released(semaphore, task_self(), count);
+    if (bulkhead_leave(&semaphore->permits, count)) line_grant(&semaphore->line);
+    sync_unlock(&semaphore->line.sync);
     if (count > taken) {
         misuse("weir_semaphore_release: semaphore '%s': %zu permits are given back, %zu were taken",
-               semaphore->sync.object.name, count, taken);
+               semaphore->line.sync.object.name, count, taken);
     }
     worker_touched(worker);
 }
@@ -226,17 +306,17 @@ int weir_semaphore_resize(weir_semaphore *handle, size_t permits)
     flow_check_worker("weir_semaphore_resize");
     if (permits == 0 || permits > semaphore->permits_max) {
         return refuse("semaphore '%s': permits %zu is not within 1 and permits_max, %zu",
-                      semaphore->sync.object.name, permits, semaphore->permits_max);
+                      semaphore->line.sync.object.name, permits, semaphore->permits_max);
     }
-    sync_lock(&semaphore->sync);
-    semaphore->permits = permits;
-    grant(semaphore);
-    sync_unlock(&semaphore->sync);
+    sync_lock(&semaphore->line.sync);
+    bulkhead_resize(&semaphore->permits, permits);
+    line_grant(&semaphore->line);
+    sync_unlock(&semaphore->line.sync);
     worker_touched(worker_self());
     return 0;
 }
 
 void weir_semaphore_close(weir_semaphore *take_semaphore)
 {
-    if (take_semaphore) sync_close(take_semaphore, &semaphore_kind, "weir_semaphore_close");
+    if (take_semaphore) sync_close(take_semaphore, &semaphore_kind.sync, "weir_semaphore_close");
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/planted.h"
 #include "flow/sync.h"
 #include "rt/mem.h"
 
@@ -142,7 +143,8 @@ static const struct sync_kind snapshot_kind = {
                   .signalled = sync_signalled,
                   .release = snapshot_release,
                   .describe = sync_describe,
-                  .boundary = snapshot_boundary},
+                  .boundary = snapshot_boundary,
+                  .is_passive = belonging_is_passive},
     .handle = HANDLE_SNAPSHOT,
     .what = "snapshot",
 };
@@ -205,7 +207,7 @@ static struct version *put(weir_snapshot *snapshot, const struct version *from,
     sanitize_release(next);
     sync_lock(&snapshot->sync);
     before = snapshot->latest;
-    if (from && before != from) {
+    if (from && before != from && !PLANTED(UPDATE_LOST)) {
         before = NULL;
     } else {
         snapshot->latest = next;

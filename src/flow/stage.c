@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <weir/runtime.h>
 
+#include "base/planted.h"
 #include "flow/pipeline.h"
 
 /* ---- Passages. The lock is held. ---- */
@@ -10,6 +11,10 @@
 void passage_free(struct pipeline *pipeline, struct passage *passage)
 {
     passage->caller = NULL;
+    if (__builtin_expect(passage->trace != NULL, 0)) {
+        trace_unref(passage->trace);
+        passage->trace = NULL;
+    }
     list_add_head(&pipeline->free_passages, &passage->node);
     pipeline->inside--;
 }
@@ -28,6 +33,8 @@ static struct passage *passage_new(struct pipeline *pipeline, struct entry *entr
     passage->skip_error = 0;
     passage->accepted_ns = entry->accepted_ns;
     passage->deadline_ns = entry->deadline_ns;
+    passage->trace = entry->trace;
+    entry->trace = NULL;
     pipeline->inside++;
     pipeline->figures.accepted++;
     return passage;
@@ -226,7 +233,7 @@ static void leave_inside(struct pipeline *pipeline, struct passage *passage)
     struct stage *first = &pipeline->stages[0];
 
     if (!passage->queued || passage->stage != 0) {
-        passage->caller = NULL;
+        if (!PLANTED(PIPELINE_ANSWERS_WHO_LEFT)) passage->caller = NULL;
         return;
     }
     list_remove(&passage->node);
@@ -252,6 +259,13 @@ bool entry_abort(struct task *task, void *object)
     }
     flow_unlock(&pipeline->object);
     return leaves;
+}
+
+void entry_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct entry *entry = object;
+    waiter_facts_of(entry->waiter.object, ret_waiting);
+    if (entry->state != ENTRY_WAITING) ret_waiting->what = WAIT_FOR_ANSWER;
 }
 
 void entry_describe(const void *object, char *text, size_t bytes)

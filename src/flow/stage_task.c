@@ -3,6 +3,7 @@
 #include <weir/runtime.h>
 
 #include "flow/pipeline.h"
+#include "watch/trace.h"
 
 enum { LIMIT_ITEM, LIMIT_ATTEMPT, LIMITS };
 
@@ -30,6 +31,7 @@ struct work {
     bool now_known;      /* now_ns is the time now: nothing has suspended or run since */
     int64_t now_ns;
     int64_t waited_ns, run_ns;
+    int attempts, error;       /* of the item; with which it was skipped, or replaced */
     struct meter_shard *shard; /* of the stage's meter, on our worker */
     struct limits limits;
 };
@@ -137,6 +139,7 @@ static void limits_rest(struct limits *limits)
 
 /* ---- Losing ---- */
 
+/* What we work on, which has failed in our stage; or what that is done with. */
 static __attribute__((noinline)) void lose(struct pipeline *pipeline, struct passage *passage,
                                            int error)
 {
@@ -145,6 +148,7 @@ static __attribute__((noinline)) void lose(struct pipeline *pipeline, struct pas
 
     sanitize_release(pipeline);
     flow_lock(&pipeline->object);
+    if (passage->entered) pipeline->stages[passage->stage].running--; /* it is one that failed */
     for_hook = passage_lose(pipeline, passage, error, &lost);
     flow_unlock(&pipeline->object);
     if (for_hook) pipeline_call_hook(pipeline, &lost);
@@ -160,6 +164,7 @@ static int attempt_once(struct work *work)
     int64_t began_ns = work_now(work);
     int r;
 
+    work->attempts++;
     flow_copy(work->copy, work->passage->item, bytes);
     limit_begin(&work->limits, LIMIT_ATTEMPT, time_after_ms(began_ns, spec->timeout_ms));
     if (spec->pool) {
@@ -198,6 +203,16 @@ static int attempt_measured(struct work *work)
     return r;
 }
 
+static enum stage_reason refusal_reason(enum weir_stage_refusal refusal)
+{
+    switch (refusal) {
+    case WEIR_REFUSED_SHED: return STAGE_REJECTED_SHED;
+    case WEIR_REFUSED_LIMIT: return STAGE_REJECTED_LIMIT;
+    case WEIR_REFUSED_BREAKER: return STAGE_REJECTED_BREAKER;
+    default: return STAGE_REJECTED_POLICY;
+    }
+}
+
 static int ask_policy(struct work *work, const weir_stage_attempt *attempt)
 {
     const weir_stage_policy *policy = work->stage->spec.keep_policy;
@@ -205,42 +220,61 @@ static int ask_policy(struct work *work, const weir_stage_attempt *attempt)
     int r;
 
     if (!policy->before) return 0;
+    *attempt->ret_refusal = WEIR_REFUSED_POLICY;
     r = policy->before(policy->keep_state, attempt);
     work->now_known = false;
     if (r >= 0) return 0;
     flow_lock(&stage->pipeline->object);
     stage->figures.rejected++;
-    stage_item_rejected(&stage->meter, STAGE_REJECTED_POLICY);
+    stage_item_rejected(&stage->meter, refusal_reason(*attempt->ret_refusal));
     flow_unlock(&stage->pipeline->object);
     return r;
+}
+
+static int attempt_again(struct work *work, weir_stage_attempt *attempt)
+{
+    const weir_stage_policy *policy = work->stage->spec.keep_policy;
+
+    for (;;) {
+        int64_t again_ms = WEIR_STAGE_DONE;
+        int r;
+
+        attempt->number++;
+        r = ask_policy(work, attempt);
+        if (r < 0) return r;
+        r = attempt_measured(work);
+        limit_end(&work->limits, LIMIT_ATTEMPT); /* the policy is not bound by the timeout */
+        if (policy->after) {
+            again_ms = policy->after(policy->keep_state, attempt, r, work->run_ns);
+            work->now_known = false;
+        }
+        if (r >= 0 || again_ms < 0 || attempt->number >= policy->attempts_max) return r;
+        work->now_known = false;
+        if (weir_sleep(again_ms) < 0) return r;
+    }
 }
 
 /* All attempts that the policy wants; the last result. */
 static __attribute__((noinline)) int attempt_all(struct work *work)
 {
     const weir_stage_policy *policy = work->stage->spec.keep_policy;
+    unsigned char keep[WEIR_STAGE_KEEP_BYTES] WEIR_UNINITIALIZED_ __attribute__((aligned(16)));
+    enum weir_stage_refusal refusal = WEIR_REFUSED_POLICY;
     weir_stage_attempt attempt = {.pipeline = work->stage->pipeline->object.name,
                                   .stage = work->stage->name,
                                   .waited_ns = work->waited_ns,
-                                  .deadline_ns = work->passage->deadline_ns};
+                                  .deadline_ns = work->passage->deadline_ns,
+                                  .item = work->passage->item,
+                                  .item_bytes = work->stage->pipeline->spec.item_bytes,
+                                  .keep = keep,
+                                  .ret_refusal = &refusal};
+    int r = attempt_again(work, &attempt);
 
-    for (;;) {
-        int64_t again_ms = WEIR_STAGE_DONE;
-        int r;
-
-        attempt.number++;
-        r = ask_policy(work, &attempt);
-        if (r < 0) return r;
-        r = attempt_measured(work);
-        limit_end(&work->limits, LIMIT_ATTEMPT); /* the policy is not bound by the timeout */
-        if (policy->after) {
-            again_ms = policy->after(policy->keep_state, &attempt, r, work->run_ns);
-            work->now_known = false;
-        }
-        if (r >= 0 || again_ms < 0 || attempt.number >= policy->attempts_max) return r;
+    if (policy->ended) {
+        policy->ended(policy->keep_state, &attempt, r);
         work->now_known = false;
-        if (weir_sleep(again_ms) < 0) return r;
     }
+    return r;
 }
 
 static void note_expired(struct stage *stage)
@@ -282,6 +316,7 @@ static int do_without(struct work *work, int error)
         keep_copy(work);
     }
     if (passage->skipped == 0) passage->skip_error = error;
+    work->error = error;
     passage->skipped |= UINT32_C(1) << work->stage->index;
     return 0;
 }
@@ -316,10 +351,45 @@ static int work_on(struct work *work, struct task *self, bool *ret_skipped)
     return r;
 }
 
+/* The same as a span of ours, in the context of who has sent the item. */
+static __attribute__((noinline)) int work_on_traced(struct work *work, struct task *self,
+                                                    bool *ret_skipped)
+{
+    struct trace_node *before = trace_swap(self, trace_ref(work->passage->trace));
+    weir_span span;
+    int r;
+
+    work->attempts = 0;
+    span_begin(&span, "stage", work->stage->name, WEIR_SPAN_INTERNAL);
+    weir_span_string("weir.pipeline", work->stage->pipeline->object.name);
+    weir_span_int("weir.queue_wait_ns", work->waited_ns);
+    r = work_on(work, self, ret_skipped);
+    weir_span_int("weir.attempts", work->attempts);
+    if (*ret_skipped) weir_span_bool("weir.skipped", true);
+    if (r < 0 || *ret_skipped) weir_span_result(r < 0 ? r : work->error);
+    weir_span_leave(&span);
+    trace_unref(trace_swap(self, before));
+    return r;
+}
+
+static int work_on_any(struct work *work, struct task *self, bool *ret_skipped)
+{
+    if (__builtin_expect(work->passage->trace != NULL, 0)) {
+        return work_on_traced(work, self, ret_skipped);
+    }
+    return work_on(work, self, ret_skipped);
+}
+
 /* ---- Handing on ---- */
 
 static const struct wait_kind wait_next = {
-    .name = "next stage", .abort = entry_abort, .describe = entry_describe};
+    .name = "next stage",
+    .abort = entry_abort,
+    .describe = entry_describe,
+    .what = WAIT_FOR_ROOM,
+    .ends = ENDS_WITH_TASKS,
+    .facts = entry_facts,
+};
 
 /* A stage that drops what is there already needs a place for that. */
 static __attribute__((noinline)) int enter_dropping(struct stage *stage, struct entry *entry,
@@ -374,12 +444,7 @@ static enum handed hand_on(struct work *work, bool skipped, const struct task *s
     struct stage *next = stage + 1;
     bool is_last = next->index == pipeline->stage_count;
 
-    if (skipped) {
-        stage->figures.skipped++;
-    } else {
-        stage->figures.finished++;
-        note_attempt(work, false);
-    }
+    if (!skipped) note_attempt(work, false);
     passage->entered = false;
     sanitize_release(pipeline);
     if (passage->is_call && !passage->caller) return HANDED_ABANDONED;
@@ -395,7 +460,13 @@ static enum handed hand_on(struct work *work, bool skipped, const struct task *s
 /* ---- The task ---- */
 
 static const struct wait_kind wait_item = {
-    .name = "item", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "item",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_WORK,
+    .ends = ENDS_AT_CLOSE,
+    .facts = waiter_facts,
+};
 
 /* Take an item if there is one for us. The lock is held, and the time is known. */
 static bool take_now(struct work *work)
@@ -439,7 +510,7 @@ static int take(struct work *work, struct task *self)
         struct waiter server = {.task = self, .object = &pipeline->object};
         int r;
 
-        if (self->attention != 0 || self->budget <= 0) work->now_known = false; /* it may yield */
+        if (self->budget <= 0) work->now_known = false; /* it may yield */
         r = task_enter(self, ENTER_PLAIN);
         if (r < 0) {
             if (called) decline(stage);
@@ -468,12 +539,15 @@ static int take(struct work *work, struct task *self)
     }
 }
 
-/* The item is not worked on any more, by us. */
-static void end_run(struct stage *stage)
+/* The item is not in our hands any more: the stage is done with it. The lock is held. */
+static void end_run(struct stage *stage, bool skipped)
 {
-    flow_lock(&stage->pipeline->object);
     stage->running--;
-    flow_unlock(&stage->pipeline->object);
+    if (skipped) {
+        stage->figures.skipped++;
+    } else {
+        stage->figures.finished++;
+    }
 }
 
 /* Hand the item on, and take the next one at the same time if it is there and our turn is not
@@ -489,8 +563,8 @@ static bool hand_on_and_take(struct work *work, bool skipped, struct task *self)
     flow_lock(&pipeline->object);
     handed = hand_on(work, skipped, self);
     if (handed == HANDED_ON) {
-        stage->running--;
-        if (self->attention == 0 && self->budget > 0 && !pipeline->aborts) took = take_now(work);
+        end_run(stage, skipped);
+        if (self->budget > 0 && !pipeline->aborts) took = take_now(work);
     }
     flow_unlock(&pipeline->object);
     if (took) {
@@ -506,7 +580,9 @@ static bool hand_on_and_take(struct work *work, bool skipped, struct task *self)
     } else {
         enter_next(stage + 1, work, self);
     }
-    end_run(stage);
+    flow_lock(&pipeline->object);
+    end_run(stage, skipped);
+    flow_unlock(&pipeline->object);
     return false;
 }
 
@@ -514,14 +590,13 @@ static bool hand_on_and_take(struct work *work, bool skipped, struct task *self)
 static int process(struct work *work, struct task *self)
 {
     bool skipped = false;
-    int r = work->abandoned ? WEIR_ECANCELED : work_on(work, self, &skipped);
+    int r = work->abandoned ? WEIR_ECANCELED : work_on_any(work, self, &skipped);
 
     if (r >= 0) {
         if (hand_on_and_take(work, skipped, self)) return 0;
     } else {
         limit_end(&work->limits, LIMIT_ITEM); /* that of the item before may be open */
         lose(work->stage->pipeline, work->passage, r);
-        end_run(work->stage);
         work->now_known = false;
     }
     return take(work, self);
@@ -562,6 +637,8 @@ int stage_main(void *arg)
 
     assert(self);
     work.copy = work.scratch->item;
+    /* It does not work for who has opened the pipeline. */
+    if (trace_of(self)) trace_unref(trace_swap(self, NULL));
     limits_init(&work.limits, self);
     scope_attend(belonging);
     begin(pipeline, task->number);

@@ -34,7 +34,7 @@ fail_free:
 }
 
 /* Nobody finds it any more, and who waits is told. */
-static void end(struct sync *sync)
+void sync_end(struct sync *sync)
 {
     if (sync->object.ended) return;
     if (sync->kind->check_end) sync->kind->check_end(&sync->object);
@@ -45,15 +45,21 @@ static void end(struct sync *sync)
     sync_unlock(sync);
 }
 
-bool sync_let_go(struct worker *worker, struct sync *sync)
+bool sync_forget(struct sync *sync)
 {
     struct belonging *belonging = &sync->object.belonging;
 
-    (void)worker;
-    end(sync);
+    sync_end(sync);
     /* The bit keeps others from posting mail; if some is under way, it comes back here. */
     if (atom_or(&belonging->mail_bits, BELONGING_RELEASE) != 0) return false;
     (void)scope_forget(belonging);
+    return true;
+}
+
+bool sync_let_go(struct worker *worker, struct sync *sync)
+{
+    (void)worker;
+    if (!sync_forget(sync)) return false;
     flow_free(&sync->object);
     return true;
 }
@@ -85,7 +91,7 @@ bool sync_boundary(struct sync *sync, struct boundary *ret_boundary)
     ret_boundary->lifetime = "until closed, or the scope ends";
     (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
                    "none of its own; who waits at its end gets WEIR_ECLOSED");
-    if (!boundary_hold(&sync->object.stable.lock.mutex, sync->object.stable.shared)) return false;
+    if (!boundary_hold(&sync->object.stable.lock, sync->object.stable.shared)) return false;
     list_for_each(node, &sync->waiters) waiting++;
     boundary_figure(ret_boundary, "waiting", waiting);
     return true;
@@ -93,7 +99,7 @@ bool sync_boundary(struct sync *sync, struct boundary *ret_boundary)
 
 void sync_boundary_end(struct sync *sync)
 {
-    boundary_let_go(&sync->object.stable.lock.mutex, sync->object.stable.shared);
+    boundary_let_go(&sync->object.stable.lock, sync->object.stable.shared);
 }
 
 void sync_close(const void *handle, const struct sync_kind *kind, const char *call)
@@ -109,7 +115,7 @@ void sync_close(const void *handle, const struct sync_kind *kind, const char *ca
         return;
     }
     /* It lets go on its own worker; until then it is closed already. */
-    end(sync);
+    sync_end(sync);
     scope_lock(scope);
     belonging_mail(&sync->object.belonging, BELONGING_RELEASE);
     scope_unlock(scope);

@@ -27,6 +27,11 @@ void sync_close(const void *handle, const struct sync_kind *kind, const char *ca
 /* What a kind's `release` does: its scope ends, or it is closed before that. True: it is
  * free. False: mail is under way, and `release` will be called again. On its worker. */
 bool sync_let_go(struct worker *worker, struct sync *sync);
+/* The first part of that: nobody finds it any more, and who waits is told. Again: nothing. */
+void sync_end(struct sync *sync);
+/* The same for one whose memory is in use still: true: its scope knows it no more, and whoever
+ * is the last calls flow_free. */
+bool sync_forget(struct sync *sync);
 
 /* For struct sync_kind. */
 void sync_release(struct worker *worker, struct belonging *belonging);

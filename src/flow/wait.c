@@ -22,3 +22,16 @@ void waiter_describe(const void *object, char *text, size_t bytes)
     const struct waiter *waiter = object;
     (void)snprintf(text, bytes, "'%s'", waiter->object->name);
 }
+
+void waiter_facts_of(const struct flow_object *object, struct waiting *ret_waiting)
+{
+    const struct belonging_kind *kind = object->belonging.kind;
+    waiting_name(ret_waiting, kind ? kind->name : "", object->name);
+    ret_waiting->object = object;
+}
+
+void waiter_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct waiter *waiter = object;
+    waiter_facts_of(waiter->object, ret_waiting);
+}

@@ -67,27 +67,31 @@ static inline void waiter_wake(struct waiter *waiter, int result)
     task_wake(waiter->task, waiter->group ? 0 : result);
 }
 
-/* The same on the only worker that there is. */
-static inline void waiter_wake_here(struct worker *worker, struct waiter *waiter)
+/* Wake a task with success, on the only worker that there is. */
+static inline void task_wake_here(struct worker *worker, struct task *task)
 {
-    struct task *task = waiter->task;
-
     task->wake_result = 0;
-    if (__builtin_expect(waiter->group != NULL, 0)) waiter->result = 0;
     sanitize_release(task);
     task_step_state(task, TASK_PARKED, TASK_READY);
     ready_push(&worker->ready, task);
 }
 
+/* The same as waiter_wake there. */
+static inline void waiter_wake_here(struct worker *worker, struct waiter *waiter)
+{
+    if (__builtin_expect(waiter->group != NULL, 0)) waiter->result = 0;
+    task_wake_here(worker, waiter->task);
+}
+
 /* Of a task that waits for this alone. Its node is for the queue to fill in. */
 static inline void waiter_init(struct waiter *waiter, struct task *task, struct flow_object *object,
-                               void *item)
+                               void *item, int64_t since_ns)
 {
     waiter->task = task;
     waiter->object = object;
     waiter->group = NULL;
     waiter->item = item;
-    waiter->since_ns = 0;
+    waiter->since_ns = since_ns;
 }
 
 /* Wake all that wait in the queue. */
@@ -126,5 +130,8 @@ static inline void flow_copy(void *to, const void *from, size_t bytes)
 /* For struct wait_kind. */
 bool waiter_abort(struct task *task, void *object);
 void waiter_describe(const void *object, char *text, size_t bytes);
+void waiter_facts(const void *object, struct waiting *ret_waiting);
+/* The name of the object in whose queue the waiter is. */
+void waiter_facts_of(const struct flow_object *object, struct waiting *ret_waiting);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <weir/broadcast.h>
 
+#include "base/planted.h"
 #include "flow/sync.h"
 #include "rt/mem.h"
 
@@ -15,7 +16,13 @@ struct weir_watch {
 };
 
 static const struct wait_kind wait_change = {
-    .name = "change", .abort = waiter_abort, .describe = waiter_describe};
+    .name = "change",
+    .abort = waiter_abort,
+    .describe = waiter_describe,
+    .what = WAIT_FOR_EVENT,
+    .ends = ENDS_WITH_TASKS,
+    .facts = waiter_facts,
+};
 
 /* The memory of the object is the runtime's; the value's is its own. */
 static void watch_release(struct worker *worker, struct belonging *belonging)
@@ -46,7 +53,8 @@ static const struct sync_kind watch_kind = {
                   .signalled = sync_signalled,
                   .release = watch_release,
                   .describe = sync_describe,
-                  .boundary = watch_boundary},
+                  .boundary = watch_boundary,
+                  .is_passive = belonging_is_passive},
     .handle = HANDLE_WATCH,
     .what = "watch",
 };
@@ -140,6 +148,10 @@ int weir_watch_changed(weir_watch *handle, uint64_t *version, void *ret_value)
     }
     if (watch->version <= *version) {
         struct waiter waiter = {.item = NULL};
+        if (PLANTED(WATCH_LAST_MISSED)) {
+            sync_unlock(&watch->sync);
+            sync_lock(&watch->sync);
+        }
         r = sync_wait(&watch->sync, self, &waiter, &wait_change);
         if (r < 0) return r;
         /* Woken by a change; the watch may have been closed since: it is while its handle

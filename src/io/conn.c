@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 
+#include "base/planted.h"
 #include "rt/mem.h"
 
 const char conn_idle_reader[] = "an idle wait";
@@ -12,12 +13,14 @@ static const struct wait_kind wait_read = {
     .name = "read",
     .abort = pollable_abort,
     .describe = pollable_describe,
+    .what = WAIT_FOR_DESCRIPTOR,
 };
 
 static const struct wait_kind wait_write = {
     .name = "write",
     .abort = pollable_abort,
     .describe = pollable_describe,
+    .what = WAIT_FOR_DESCRIPTOR,
 };
 
 /* ---- Making ---- */
@@ -289,6 +292,7 @@ INLINE bool shows_drained(const weir_conn *conn, ssize_t n, const struct iovec *
 {
     size_t asked = 0;
 
+    if (PLANTED(READ_FORGETS_READINESS) && count == 1) return n > 0 && (size_t)n < parts->iov_len;
     if (!conn->short_read_drains || !conn->watched || n <= 0) return false;
     if (pollable_beyond(conn->pollable)) return false;
     for (int i = 0; i < count; i++) asked += parts[i].iov_len;

@@ -14,6 +14,7 @@ static const struct wait_kind wait_connect = {
     .name = "connect",
     .abort = pollable_abort,
     .describe = pollable_describe,
+    .what = WAIT_FOR_DESCRIPTOR,
 };
 
 /* Calling connect again tells how an attempt stands, also after a wake-up that

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "base/planted.h"
 #include "io/conn.h"
 #include "rt/mem.h"
 
@@ -53,6 +54,7 @@ static const struct wait_kind wait_accept = {
     .takes_work = true,
     .abort = pollable_abort,
     .describe = pollable_describe,
+    .what = WAIT_FOR_DESCRIPTOR,
 };
 
 /* ---- The file of a unix socket ---- */
@@ -381,12 +383,16 @@ static bool concerns_one_connection(int error)
  * descriptors makes no new edge. */
 static int accept_fd(struct task *self, struct slot *slot)
 {
+    bool waited = false;
+
     for (;;) {
         const struct kernel *kernel = worker_self()->kernel;
-        int r = kernel->accept(kernel, slot->fd);
+        int r =
+            PLANTED(ACCEPT_ONE_PER_EDGE) && !waited ? -EAGAIN : kernel->accept(kernel, slot->fd);
         if (r == -EINTR) continue;
         if (r == -EAGAIN) {
             r = io_wait(self, slot->pollable, READY_IN, &wait_accept);
+            if (PLANTED(ACCEPT_ONE_PER_EDGE)) waited = true;
         } else if (concerns_one_connection(r)) {
             r = task_enter(self, ENTER_TAKE_WORK); /* a flood of these must not hold the worker */
         } else {

@@ -342,7 +342,7 @@ static bool process_boundary(struct belonging *belonging, unsigned row,
                              struct boundary *ret_boundary)
 {
     weir_process *process = process_of(belonging);
-    pthread_mutex_t *mutex = &process->head.runtime->process_lock.mutex;
+    struct lock *lock = &process->head.runtime->process_lock;
     bool shared = process->head.runtime->shared;
 
     if (row > 0) return false;
@@ -356,10 +356,10 @@ static bool process_boundary(struct belonging *belonging, unsigned row,
                    process->result.policy == WEIR_EXIT_ZERO ? "WEIR_EEXIT unless exit code 0"
                                                             : "any status",
                    (long long)process->grace_ms);
-    if (!boundary_hold(mutex, shared)) return true;
+    if (!boundary_hold(lock, shared)) return true;
     boundary_figure(ret_boundary, "pid", (uint64_t)process->result.pid);
     boundary_figure(ret_boundary, "alive", is_alive(process));
-    boundary_let_go(mutex, shared);
+    boundary_let_go(lock, shared);
     return true;
 }
 
@@ -398,10 +398,12 @@ static const struct wait_kind wait_exit = {
     .name = "process exit",
     .abort = exit_abort,
     .describe = exit_describe,
+    .what = WAIT_FOR_PROCESS,
 };
 static const struct wait_kind wait_process_close = {
     .name = "process close",
     .describe = exit_describe,
+    .what = WAIT_FOR_PROCESS,
 };
 
 /* Take the result, or be in the list of those who get it: false. The lock is held. */

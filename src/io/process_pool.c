@@ -330,6 +330,7 @@ static const struct wait_kind wait_end = {
     .name = "end of a helper",
     .abort = end_abort,
     .describe = end_describe,
+    .what = WAIT_FOR_PROCESS,
 };
 
 int pool_await_end(struct helper *helper, struct task *self)
@@ -401,6 +402,7 @@ static const struct wait_kind wait_helper = {
     .name = "process pool",
     .abort = queue_abort,
     .describe = queue_describe,
+    .what = WAIT_FOR_PROCESS,
 };
 
 /* A caller that is cancelled itself is told so, also if it met the closed pool first: its
@@ -631,13 +633,13 @@ static bool pool_boundary(struct belonging *belonging, unsigned row, struct boun
                    "error to the caller; at most %d faults in %lld ms; %s at close",
                    spec->max_restarts, (long long)spec->window_ms,
                    spec->on_close == WEIR_DRAIN ? "drain" : "discard");
-    if (!boundary_hold(&pool->lock.mutex, shared)) return true;
+    if (!boundary_hold(&pool->lock, shared)) return true;
     boundary_figure(ret_boundary, "helpers", (uint64_t)pool->helper_count);
     boundary_figure(ret_boundary, "depth", pool->stats.queued);
     boundary_figure(ret_boundary, "finished", pool->stats.jobs_done);
     boundary_figure(ret_boundary, "failed", pool->stats.jobs_failed);
     boundary_figure(ret_boundary, "rejected", pool->stats.jobs_rejected);
-    boundary_let_go(&pool->lock.mutex, shared);
+    boundary_let_go(&pool->lock, shared);
     return true;
 }
 

@@ -114,6 +114,7 @@ static const struct wait_kind wait_signal = {
     .takes_work = true,
     .abort = watch_abort,
     .describe = watch_describe,
+    .what = WAIT_FOR_SIGNAL,
 };
 
 /* 1: `ret_event` is there. 0: the task is registered and must park. */

@@ -16,12 +16,14 @@ static const struct wait_kind wait_recv = {
     .name = "recv",
     .abort = pollable_abort,
     .describe = pollable_describe,
+    .what = WAIT_FOR_DESCRIPTOR,
 };
 
 static const struct wait_kind wait_send = {
     .name = "send",
     .abort = pollable_abort,
     .describe = pollable_describe,
+    .what = WAIT_FOR_DESCRIPTOR,
 };
 
 int weir_udp_open(const char *address, weir_udp **ret_udp)

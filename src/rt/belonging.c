@@ -29,6 +29,12 @@ static void deliver_belonging_mail(struct worker *worker, struct mail *mail)
     }
 }
 
+bool belonging_is_passive(const struct belonging *belonging)
+{
+    (void)belonging;
+    return true;
+}
+
 int scope_own(weir_scope *scope, struct worker *worker, struct belonging *belonging,
               const struct belonging_kind *kind)
 {

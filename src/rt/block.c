@@ -7,6 +7,7 @@
 #include <weir/scope.h>
 #include <weir/task.h>
 
+#include "base/planted.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
 #include "rt/task.h"
@@ -30,13 +31,13 @@ static uint8_t in_force(const struct block *block, uint8_t outer)
 
 static void set_attention(struct task *task)
 {
-    task->attention = task->top->effective | (task->attention & ATTENTION_HOOK);
+    task_set_attention(task, task->top->effective | (task->attention & ATTENTION_STAYS));
 }
 
 void block_start_slow(struct task *task)
 {
     task->base.effective = in_force(&task->base, atom_load_total(&task->scope->children_signals));
-    task->attention |= task->base.effective;
+    task_set_attention(task, task->attention | task->base.effective);
 }
 
 void block_push(struct task *task, struct block *block)
@@ -50,9 +51,13 @@ void block_push(struct task *task, struct block *block)
 
 void block_pop(struct task *task, struct block *block)
 {
+    uint8_t before = task->attention;
+
     assert(task->top == block);
     task->top = block->outer;
     set_attention(task);
+    /* What it was to end has ended. */
+    if (before & SIGNAL_INTERRUPTS && !(task->attention & SIGNAL_INTERRUPTS)) task->ignored = 0;
 }
 
 static void interrupt_wait(struct worker *worker, struct task *task)
@@ -165,16 +170,23 @@ static void timed_arm(struct timed_block *timed, int64_t now_ns, int64_t at_ns)
     }
 }
 
-weir_block *weir_deadline_enter(weir_block *block, int64_t ms, const char *where)
+void block_enter_deadline(weir_block *block, struct task *self, int64_t now_ns, int64_t at_ns,
+                          const char *where)
 {
     struct timed_block *timed = (struct timed_block *)(void *)block;
-    struct task *self = entering_task("WEIR_DEADLINE", where);
-    int64_t now_ns = worker_self()->kernel->now_ns(worker_self()->kernel);
-    int64_t at_ns = time_after_ms(now_ns, ms);
 
     timed_init(timed, BLOCK_DEADLINE, self, where);
-    if (at_ns < self->top->deadline_ns) timed_arm(timed, now_ns, at_ns);
+    if (at_ns < self->top->deadline_ns || PLANTED(INNER_DEADLINE_LATER))
+        timed_arm(timed, now_ns, at_ns);
     block_push(self, &timed->block);
+}
+
+weir_block *weir_deadline_enter(weir_block *block, int64_t ms, const char *where)
+{
+    struct task *self = entering_task("WEIR_DEADLINE", where);
+    int64_t now_ns = worker_self()->kernel->now_ns(worker_self()->kernel);
+
+    block_enter_deadline(block, self, now_ns, time_after_ms(now_ns, ms), where);
     return block;
 }
 

@@ -88,6 +88,10 @@ static inline void block_init_task(struct block *block, int64_t deadline_ns)
  * here. The caller has set task->home. */
 void block_start_slow(struct task *task);
 
+/* What WEIR_DEADLINE does, for one who has read the clock already; left by weir_block_leave. */
+void block_enter_deadline(weir_block *block, struct task *self, int64_t now_ns, int64_t at_ns,
+                          const char *where);
+
 /* Enter and leave, on the task's worker, while it runs. */
 void block_push(struct task *task, struct block *block);
 void block_pop(struct task *task, struct block *block);

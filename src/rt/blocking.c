@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "base/planted.h"
 #include "rt/kernel.h"
 #include "rt/runtime.h"
 #include "rt/task.h"
@@ -13,27 +13,19 @@
 /* What was cancelled ends soon, or not at all: a disk that hangs. */
 #define CANCEL_NS INT64_C(1000000000)
 
-int blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
-                  int threads_max, size_t queue_max)
+void blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
+                   int threads_max, size_t queue_max)
 {
-    pthread_condattr_t attributes;
-    int r;
-
     sanitize_unseen_begin(); /* a task may make it, and another worker use it first */
     *executor = (struct blocking){
         .name = name, .kernel = kernel, .threads_max = threads_max, .queue_max = queue_max};
     list_init(&executor->queue);
     list_init(&executor->running);
     list_init(&executor->orphans);
-    r = pthread_mutex_init(&executor->mutex, NULL);
     sanitize_unseen_end();
-    if (r != 0) return -r;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&executor->work, &attributes);
-    (void)pthread_cond_init(&executor->ended, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    return 0;
+    lock_init(&executor->lock);
+    bell_init(&executor->work, kernel);
+    bell_init(&executor->ended, kernel);
 }
 
 static void deliver_done(struct worker *worker, struct mail *mail)
@@ -44,7 +36,7 @@ static void deliver_done(struct worker *worker, struct mail *mail)
     task_wake(call->caller, 0);
 }
 
-/* The caller has gone on, the call is in no list; the mutex is held. */
+/* The caller has gone on, the call is in no list; the lock is held. */
 static void become_orphan(struct blocking *executor, struct blocking_call *call)
 {
     call->state = BLOCKING_ORPHAN;
@@ -53,7 +45,8 @@ static void become_orphan(struct blocking *executor, struct blocking_call *call)
     executor->orphans_total++;
 }
 
-/* Run one call; the mutex is held on entry and on return. */
+/* Run one call; the lock is held on entry and on return. */
+static void run_one(struct blocking *executor, struct blocking_call *call) LOCK_UNCHECKED;
 static void run_one(struct blocking *executor, struct blocking_call *call)
 {
     list_remove(&call->node);
@@ -65,18 +58,20 @@ static void run_one(struct blocking *executor, struct blocking_call *call)
     } else {
         become_orphan(executor, call);
     }
-    (void)pthread_mutex_unlock(&executor->mutex);
+    lock_release(&executor->lock);
 
+    sanitize_acquire(call);
     call->run(call);
 
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     executor->busy_count--;
     list_remove(&call->node);
     if (call->state == BLOCKING_ORPHAN) {
         executor->orphan_count--;
-        (void)pthread_mutex_unlock(&executor->mutex);
+        lock_release(&executor->lock);
+        sanitize_acquire(call); /* its caller has looked at it when it went on */
         call->discard(call);
-        (void)pthread_mutex_lock(&executor->mutex);
+        lock_acquire(&executor->lock);
     } else {
         /* After the post the call is its caller's: it may be gone at once. */
         call->state = BLOCKING_DONE;
@@ -89,7 +84,7 @@ static void *thread_main(void *arg)
 {
     struct blocking *executor = arg;
 
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     for (;;) {
         struct list *first = list_first(&executor->queue);
         if (first) {
@@ -98,51 +93,53 @@ static void *thread_main(void *arg)
             break;
         } else {
             executor->idle_count++;
-            (void)pthread_cond_wait(&executor->work, &executor->mutex);
+            if (PLANTED(BELL_MISSED)) {
+                lock_release(&executor->lock);
+                lock_acquire(&executor->lock);
+            }
+            (void)bell_wait(&executor->work, &executor->lock, BELL_FOR_EVER);
             executor->idle_count--;
         }
     }
     executor->left_count++;
-    (void)pthread_cond_signal(&executor->ended);
-    (void)pthread_mutex_unlock(&executor->mutex);
+    bell_ring(&executor->ended);
+    lock_release(&executor->lock);
     return NULL;
 }
 
 size_t blocking_orphan_count(struct blocking *executor)
 {
     size_t count;
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     count = executor->orphan_count;
-    (void)pthread_mutex_unlock(&executor->mutex);
+    lock_release(&executor->lock);
     return count;
 }
 
 int blocking_deinit(struct blocking *executor, int64_t wait_ms)
 {
-    /* The real clock, whatever clock the runtime runs on: threads really wait. */
-    int64_t until_ns = time_after_ms(kernel_epoll.now_ns(&kernel_epoll), wait_ms);
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t until_ns = bell_after_ms(&executor->ended, wait_ms);
     int stuck;
 
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     executor->closing = true;
-    (void)pthread_cond_broadcast(&executor->work);
+    bell_ring_all(&executor->work);
     while (executor->left_count < executor->thread_count) {
-        if (pthread_cond_timedwait(&executor->ended, &executor->mutex, &until) == ETIMEDOUT) break;
+        if (bell_wait(&executor->ended, &executor->lock, until_ns) == -ETIMEDOUT) break;
     }
     stuck = executor->thread_count - executor->left_count;
-    (void)pthread_mutex_unlock(&executor->mutex);
+    lock_release(&executor->lock);
     if (stuck > 0) return stuck;
     for (int i = 0; i < executor->thread_count; i++) {
         (void)executor->kernel->thread_join(executor->kernel, executor->threads[i]);
     }
-    (void)pthread_cond_destroy(&executor->work);
-    (void)pthread_cond_destroy(&executor->ended);
-    (void)pthread_mutex_destroy(&executor->mutex);
+    bell_deinit(&executor->work);
+    bell_deinit(&executor->ended);
+    lock_deinit(&executor->lock);
     return 0;
 }
 
-/* Put the call in the queue, with one more thread if none is free. The mutex is
+/* Put the call in the queue, with one more thread if none is free. The lock is
  * held. */
 static int submit(struct blocking *executor, struct blocking_call *call)
 {
@@ -172,7 +169,7 @@ static int submit(struct blocking *executor, struct blocking_call *call)
     call->state = BLOCKING_QUEUED;
     list_add_tail(&executor->queue, &call->node);
     executor->queue_count++;
-    (void)pthread_cond_signal(&executor->work);
+    bell_ring(&executor->work);
     return 0;
 }
 
@@ -184,13 +181,14 @@ static void deliver_completed(struct worker *worker, struct blocking_call *call)
     bool orphan;
 
     worker->completions--;
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     list_remove(&call->node);
     executor->completion_count--;
     orphan = call->state == BLOCKING_ORPHAN;
     if (orphan) executor->orphan_count--;
     call->state = BLOCKING_DONE;
-    (void)pthread_mutex_unlock(&executor->mutex);
+    lock_release(&executor->lock);
+    sanitize_acquire(call);
     call->take(call);
     if (orphan) {
         call->discard(call);
@@ -199,9 +197,37 @@ static void deliver_completed(struct worker *worker, struct blocking_call *call)
     }
 }
 
+/* The kernel could not: by a thread, then. False: nobody waits for it, or no thread can. */
+static bool hand_over(struct blocking *executor, struct blocking_call *call)
+{
+    int r;
+
+    lock_acquire(&executor->lock);
+    if (call->state == BLOCKING_ORPHAN) {
+        lock_release(&executor->lock);
+        return false;
+    }
+    list_remove(&call->node);
+    call->by_completion = false;
+    sanitize_release(call);
+    r = submit(executor, call);
+    if (r == 0) {
+        executor->completion_count--;
+        call->worker->completions--;
+    } else {
+        call->op->result = r;
+        call->state = BLOCKING_RUNNING;
+        list_add_tail(&executor->running, &call->node);
+    }
+    lock_release(&executor->lock);
+    return r == 0;
+}
+
 static void op_done(struct kernel_file_op *op)
 {
     struct blocking_call *call = op->arg;
+
+    if (op->result == -ENOSYS && hand_over(call->executor, call)) return;
     deliver_completed(call->worker, call);
 }
 
@@ -229,7 +255,7 @@ static int submit_op(struct blocking *executor, struct blocking_call *call)
     return 0;
 }
 
-/* Take back what the kernel has not seen; the mutex is held. */
+/* Take back what the kernel has not seen; the lock is held. */
 static bool withdraw_op(struct blocking *executor, struct blocking_call *call)
 {
     struct worker *worker = call->worker;
@@ -244,8 +270,8 @@ static bool withdraw_op(struct blocking *executor, struct blocking_call *call)
 size_t blocking_drain(struct worker *worker, int64_t wait_ms)
 {
     const struct kernel *kernel = worker->kernel;
-    /* The real clock, as in blocking_deinit. */
-    int64_t now_ns = kernel_epoll.now_ns(&kernel_epoll);
+    /* Not the runtime's clock, which a test may have stopped: the kernel really works. */
+    int64_t now_ns = kernel->thread_now_ns(kernel);
     int64_t until_ns = time_after_ms(now_ns, wait_ms);
     bool cancelled = false;
 
@@ -257,7 +283,7 @@ size_t blocking_drain(struct worker *worker, int64_t wait_ms)
             until_ns = now_ns + CANCEL_NS;
         }
         (void)kernel->queue_wait(worker->queue, until_ns - now_ns, worker->events, WORKER_EVENTS);
-        now_ns = kernel_epoll.now_ns(&kernel_epoll);
+        now_ns = kernel->thread_now_ns(kernel);
     }
     return worker->completions;
 }
@@ -273,7 +299,7 @@ static bool call_abort(struct task *task, void *object)
     bool removed;
 
     (void)task;
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     state = call->state;
     removed = state == BLOCKING_QUEUED && !call->must_run;
     if (removed) {
@@ -288,8 +314,12 @@ static bool call_abort(struct task *task, void *object)
         list_remove(&call->node);
         become_orphan(executor, call);
     }
-    (void)pthread_mutex_unlock(&executor->mutex);
-    if (removed) call->discard(call);
+    sanitize_release(call);
+    lock_release(&executor->lock);
+    if (removed) {
+        sanitize_acquire(call);
+        call->discard(call);
+    }
     return state != BLOCKING_DONE;
 }
 
@@ -303,6 +333,7 @@ static const struct wait_kind wait_call = {
     .name = "blocking call",
     .abort = call_abort,
     .describe = call_describe,
+    .what = WAIT_FOR_THREAD,
 };
 
 int blocking_run(struct blocking *executor, struct blocking_call *take_call, bool must_run)
@@ -319,11 +350,12 @@ int blocking_run(struct blocking *executor, struct blocking_call *take_call, boo
     take_call->mail.deliver = deliver_done;
     take_call->must_run = must_run;
     take_call->by_completion = false;
-    (void)pthread_mutex_lock(&executor->mutex);
-    /* The one place that decides: by completion, or by a thread. */
+    sanitize_release(take_call);
+    lock_acquire(&executor->lock);
+    /* The one place that decides: by completion, or by a thread (see also hand_over). */
     r = submit_op(executor, take_call);
     if (r == -ENOSYS) r = submit(executor, take_call);
-    (void)pthread_mutex_unlock(&executor->mutex);
+    lock_release(&executor->lock);
     if (r == 1) {
         take_call->take(take_call);
         return 0;

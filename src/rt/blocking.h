@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "rt/bell.h"
 #include "rt/kernel.h"
 #include "rt/lock.h"
 #include "rt/mail.h"
@@ -68,9 +69,9 @@ struct blocking_call {
 struct blocking {
     const char *name;
     const struct kernel *kernel;
-    pthread_mutex_t mutex;
-    pthread_cond_t work;  /* there is a call, or it is closing */
-    pthread_cond_t ended; /* a thread has left */
+    struct lock lock;
+    struct bell work;  /* there is a call, or it is closing */
+    struct bell ended; /* a thread has left */
     struct list queue;
     struct list running;
     struct list orphans;
@@ -89,8 +90,8 @@ struct blocking {
     pthread_t threads[BLOCKING_THREADS_LIMIT];
 };
 
-int blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
-                  int threads_max, size_t queue_max);
+void blocking_init(struct blocking *executor, const char *name, const struct kernel *kernel,
+                   int threads_max, size_t queue_max);
 
 /* End the threads: waits for calls that run, at most wait_ms. Returns how many are
  * still stuck after that; their memory is then left alone for good. */

@@ -2,11 +2,11 @@
 #include "rt/boundary.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <weir/defs.h>
 
-#include "rt/sanitize.h"
+#include "rt/kernel.h"
+#include "rt/lock.h"
 
 enum { HOLD_TRIES = 100 };
 
@@ -23,25 +23,21 @@ void boundary_figure(struct boundary *boundary, const char *name, uint64_t value
     boundary->figures[boundary->figure_count++].value = value;
 }
 
-bool boundary_hold(pthread_mutex_t *mutex, bool shared)
+bool boundary_hold(struct lock *lock, bool shared) LOCK_UNCHECKED
 {
-    bool held = !shared;
+    const struct kernel *kernel = kernel_current();
 
-    sanitize_unordered_begin();
-    for (int i = 0; i < HOLD_TRIES && !held; i++) {
-        held = pthread_mutex_trylock(mutex) == 0;
-        if (!held) (void)sched_yield();
+    if (!shared) return true;
+    for (int i = 0; i < HOLD_TRIES; i++) {
+        if (lock_try(lock)) return true;
+        kernel->thread_yield(kernel);
     }
-    sanitize_unordered_end();
-    return held;
+    return false;
 }
 
-void boundary_let_go(pthread_mutex_t *mutex, bool shared)
+void boundary_let_go(struct lock *lock, bool shared) LOCK_UNCHECKED
 {
-    if (!shared) return;
-    sanitize_unordered_begin();
-    (void)pthread_mutex_unlock(mutex);
-    sanitize_unordered_end();
+    lock_release_if(lock, shared);
 }
 
 const char *boundary_overflow(int overflow)

@@ -6,13 +6,13 @@
 #ifndef WEIR_RT_BOUNDARY_H
 #define WEIR_RT_BOUNDARY_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { BOUNDARY_NAME_BYTES = 64, BOUNDARY_TEXT_BYTES = 96, BOUNDARY_FIGURES_MAX = 12 };
 
+struct lock;
 struct meter;
 
 struct boundary {
@@ -39,8 +39,8 @@ void boundary_figure(struct boundary *boundary, const char *name, uint64_t value
 /* The lock of an object, from inside a `boundary` function: a scope's lock is held there,
  * which others take inside an object's, so it is only tried. `shared`: the lock is used at
  * all. False: somebody holds it; then only what never changes may be read. */
-bool boundary_hold(pthread_mutex_t *mutex, bool shared);
-void boundary_let_go(pthread_mutex_t *mutex, bool shared);
+bool boundary_hold(struct lock *lock, bool shared);
+void boundary_let_go(struct lock *lock, bool shared);
 /* enum weir_overflow in words. */
 const char *boundary_overflow(int overflow);
 

@@ -256,7 +256,7 @@ static void line_apply(struct limits *limits, const char *root, char *line)
     v1_walk(limits, root, list, "memory", group, v1_read_memory);
 }
 
-static struct limits limits_read(const struct cores_source *source)
+static __attribute__((noinline)) struct limits limits_read_file(const struct cores_source *source)
 {
     struct limits limits = {.memory_bytes = -1};
     char text[CGROUP_FILE_BYTES_MAX];
@@ -274,6 +274,13 @@ static struct limits limits_read(const struct cores_source *source)
         line = end + 1;
     }
     return limits;
+}
+
+/* Where there is no file the room for it is not touched: a simulated run begins with this. */
+static struct limits limits_read(const struct cores_source *source)
+{
+    if (!source->proc_cgroup) return (struct limits){.memory_bytes = -1};
+    return limits_read_file(source);
 }
 
 static int affinity_count(const struct cores_source *source)

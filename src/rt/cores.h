@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct cores_source {
-    const char *proc_cgroup; /* a file like /proc/self/cgroup */
+    const char *proc_cgroup; /* a file like /proc/self/cgroup; NULL: there are no limits */
     const char *cgroup_root; /* a directory like /sys/fs/cgroup */
     int affinity_count;      /* processors in the mask; 0 asks the kernel */
 };

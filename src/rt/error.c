@@ -26,6 +26,8 @@ static const struct error_text own_errors[] = {
     {WEIR_EOVERTIME, "WEIR_EOVERTIME", "the job took longer than its pool allows"},
     {WEIR_EPROTOCOL, "WEIR_EPROTOCOL", "the other side does not keep to the protocol"},
     {WEIR_ECRASHED, "WEIR_ECRASHED", "who was at it failed in the middle"},
+    {WEIR_EBREAKER, "WEIR_EBREAKER", "a breaker is open: it was not tried"},
+    {WEIR_EFOUND, "WEIR_EFOUND", "a simulated run failed"},
 };
 
 static const struct error_text *find(int error)

@@ -3,14 +3,20 @@
  * What a program holds of a connection, a file, an end of a channel or a lock is called
  * a pointer and is none: it is a word that is looked up here. See docs/decisions/0012.
  *
- *     bits 63..27  serial: never given twice
- *     bits 26..5   index of the slot
- *     bits  4..0   enum handle_kind, never 0: NULL is no handle
+ *     bits 63..52  chunk of the table
+ *     bits 51..19  serial, without its last bits: never given twice
+ *     bits 18..14  enum handle_kind, never 0
+ *     bits 13..4   slot in the chunk: as it stands, the distance in bytes
+ *     bits  3..0   the last bits of the serial
  *
- * Invariants: a slot holds the word of the one open handle that it belongs to, or 0;
- * looking up reads nothing but slots, so that any word may be looked up, also one of
- * a runtime that has ended. The table is the process's, since a handle may be shown to
- * another runtime by mistake, or to none; it is freed with the last runtime.
+ * Every call of a program begins with a look-up, so the bits lie where that has least to do.
+ *
+ * Invariants: a slot holds the key, which is the word without its kind, of the one open handle
+ * that it belongs to, or 0; slot 0 of chunk 0 belongs to none, since its words without a serial
+ * have the key 0, and holds a key of no word of its own; looking up reads nothing but slots,
+ * so that any word may be looked up, also one of a runtime that has ended. The table is the
+ * process's, since a handle may be shown to another runtime by mistake, or to none; it is freed
+ * with the last runtime.
  * Threads: any.
  */
 #ifndef WEIR_RT_HANDLE_H
@@ -43,28 +49,39 @@ enum handle_kind {
     HANDLE_ACTOR,
     HANDLE_POOL,
     HANDLE_PIPELINE,
+    HANDLE_RATE,
+    HANDLE_LIMIT,
+    HANDLE_SHED,
+    HANDLE_BREAKER,
+    HANDLE_RETRY_BUDGET,
+    HANDLE_DEAD_LETTERS,
+    HANDLE_GUARD,
     HANDLE_KINDS,
 };
 
 enum {
+    HANDLE_SLOT_SHIFT = 4, /* of the size of a slot */
+    HANDLE_SLOT_BITS = 10,
+    HANDLE_KIND_SHIFT = HANDLE_SLOT_SHIFT + HANDLE_SLOT_BITS,
     HANDLE_KIND_BITS = 5,
-    HANDLE_INDEX_BITS = 22,
-    HANDLE_CHUNK_BITS = 10,
-    HANDLE_CHUNK_SLOTS = 1 << HANDLE_CHUNK_BITS,
-    HANDLE_CHUNKS = 1 << (HANDLE_INDEX_BITS - HANDLE_CHUNK_BITS),
-    HANDLES_MAX = 1 << HANDLE_INDEX_BITS, /* open at one time; descriptors end before that */
+    HANDLE_SERIAL_SHIFT = HANDLE_KIND_SHIFT + HANDLE_KIND_BITS,
+    HANDLE_CHUNK_BITS = 12,
+    HANDLE_CHUNK_SHIFT = 64 - HANDLE_CHUNK_BITS,
+    HANDLE_CHUNK_SLOTS = 1 << HANDLE_SLOT_BITS,
+    HANDLE_CHUNKS = 1 << HANDLE_CHUNK_BITS,
+    /* Open at one time, without slot 0; descriptors end before that. */
+    HANDLES_MAX = (1 << (HANDLE_SLOT_BITS + HANDLE_CHUNK_BITS)) - 1,
 };
 
 _Static_assert(sizeof(uintptr_t) == 8, "a handle needs the bits of a 64-bit pointer");
 _Static_assert(HANDLE_KINDS <= 1 << HANDLE_KIND_BITS, "every kind has a number");
 
 struct handle_slot {
-    ATOM(uint64_t) word; /* of the open handle, or 0 */
+    ATOM(uint64_t) key;  /* of the open handle, or 0 */
     ATOM(void *) object; /* of the open handle; of a free slot: the next free one */
 };
 
-enum { HANDLE_SLOT_BITS = 4 };
-_Static_assert(sizeof(struct handle_slot) == 1 << HANDLE_SLOT_BITS, "a slot is two words");
+_Static_assert(sizeof(struct handle_slot) == 1 << HANDLE_SLOT_SHIFT, "a slot is two words");
 
 extern ATOM(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
 
@@ -76,25 +93,21 @@ void handle_close(void *take_handle);
 
 /* What an open handle of this kind names; NULL: it is none. Whoever was given the handle came
  * after its opening. Another thread may close it at this moment, and its slot be another's: so
- * the object is read before the word, which is changed before the object is. */
+ * the object is read before the key, which is changed before the object is. */
 static inline void *handle_object(const void *handle, enum handle_kind kind)
 {
     uint64_t word = (uint64_t)(uintptr_t)handle;
-    uint64_t rest = word - kind; /* without the kind, if it is that: then its bits are 0 */
-    /* The index times the size of a slot, without a shift there and back. */
-    uint64_t at = rest >> (HANDLE_KIND_BITS - HANDLE_SLOT_BITS);
-    struct handle_slot *chunk;
+    uint64_t key = word - ((uint64_t)kind << HANDLE_KIND_SHIFT); /* no slot's, if it is another */
+    uint64_t at = word & ((uint64_t)(HANDLE_CHUNK_SLOTS - 1) << HANDLE_SLOT_SHIFT);
+    /* Acquired: NULL, or a word that nobody was given, comes after no opening. */
+    struct handle_slot *chunk = atom_load_acquire(&handle_chunks[word >> HANDLE_CHUNK_SHIFT]);
     struct handle_slot *slot;
     void *object;
 
-    if (__builtin_expect((rest & ((1 << HANDLE_KIND_BITS) - 1)) != 0, 0)) return NULL;
-    chunk = atom_load(
-        &handle_chunks[(rest >> (HANDLE_KIND_BITS + HANDLE_CHUNK_BITS)) & (HANDLE_CHUNKS - 1)]);
     if (__builtin_expect(!chunk, 0)) return NULL;
-    at &= (uint64_t)(HANDLE_CHUNK_SLOTS - 1) << HANDLE_SLOT_BITS;
     slot = (struct handle_slot *)(void *)((char *)chunk + at);
     object = atom_load_acquire(&slot->object);
-    if (__builtin_expect(atom_load(&slot->word) != word, 0)) return NULL;
+    if (__builtin_expect(atom_load(&slot->key) != key, 0)) return NULL;
     if (!object) __builtin_unreachable(); /* an open handle names something */
     return object;
 }
@@ -102,6 +115,7 @@ static inline void *handle_object(const void *handle, enum handle_kind kind)
 /* A runtime begins, and ends: the table lives from the first to the last. */
 void handles_begin(void);
 void handles_end(void);
+unsigned handles_users(void); /* how many have begun and not ended */
 /* In a forked child: another thread may have been at it when the process was copied. */
 void handles_forget_in_child(void);
 

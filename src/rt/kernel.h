@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "base/list.h"
 
@@ -30,10 +31,11 @@ struct addrinfo;
 enum choice {
     CHOOSE_TASK,   /* which of n ready tasks runs next; 0 is the one that waits longest */
     CHOOSE_STEAL,  /* which of n other workers to look at first */
-    CHOOSE_WAKE,   /* which of n waiters gets what became free; 0 waits longest */
     CHOOSE_PLACE,  /* which of n sleeping workers to wake for new work */
     CHOOSE_CASE,   /* which of n ready cases of a select is taken */
     CHOOSE_CANCEL, /* n is 2: at this suspension point, 1 cancels the run's target scope */
+    CHOOSE_YIELD,  /* n is 2: at this suspension point, 1 lets another task go first */
+    CHOOSE_KINDS,
 };
 
 /* Readiness of a descriptor, as bits. */
@@ -136,18 +138,29 @@ struct process_end {
     int64_t rss_bytes_max;
 };
 
+/* What the system says about one of our threads. */
+struct kernel_thread {
+    bool blocked;      /* it waits in a call: neither runs nor could */
+    int64_t waited_ns; /* how long it could have run and did not, so far; -1: not known */
+};
+
 struct kernel {
     const char *name;
     void *state; /* the table's own */
     /* A recv on a TCP socket that stops short has taken all there was. False in a table
      * that makes reads shorter than the kernel would. */
     bool short_recv_drains;
+    /* Threads take turns on one: who spins lets others go on (thread_yield), and time stands still
+     * meanwhile. */
+    bool simulated;
 
     /* Time and chance. `choose` may be NULL: always 0, the fair default. */
     int64_t (*now_ns)(const struct kernel *kernel);
     /* The same clock, a tick of the system (1 to 10 ms) behind at most, for a fraction of
      * the price; NULL: there is none. */
     int64_t (*coarse_now_ns)(const struct kernel *kernel);
+    /* Unix time: for what others read, never to measure by. */
+    int64_t (*wall_ns)(const struct kernel *kernel);
     void (*random)(const struct kernel *kernel, void *data, size_t bytes);
     unsigned (*choose)(const struct kernel *kernel, enum choice kind, unsigned n);
 
@@ -177,7 +190,8 @@ struct kernel {
      * queue_submit: 0, and `done` will be called; 1: it is done already and `done` is
      * not called; -ENOSYS: this call is for a thread. queue_withdraw: true if the kernel
      * has not seen it yet; then it never happens. queue_cancel_all: make what runs end
-     * early, if the kernel can; `done` is called all the same. */
+     * early, if the kernel can; `done` is called all the same. A result of -ENOSYS: nothing
+     * was done, it is for a thread after all. */
     int (*queue_submit)(struct kernel_queue *queue, struct kernel_file_op *keep_op);
     bool (*queue_withdraw)(struct kernel_queue *queue, struct kernel_file_op *op);
     void (*queue_cancel_all)(struct kernel_queue *queue);
@@ -186,6 +200,24 @@ struct kernel {
     int (*thread_start)(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *),
                         void *arg);
     int (*thread_join)(const struct kernel *kernel, pthread_t thread);
+    /* One thread waits for another: see rt/bell.h, by which the library calls these. The mutex
+     * is held, and let go of while it waits; 0, or -ETIMEDOUT; 0 may come for no reason.
+     * timeout_ns < 0: for ever. The condition was made for CLOCK_MONOTONIC. */
+    int (*thread_wait)(const struct kernel *kernel, pthread_cond_t *condition,
+                       pthread_mutex_t *mutex, int64_t timeout_ns);
+    void (*thread_notify)(const struct kernel *kernel, pthread_cond_t *condition, bool all);
+    void (*thread_yield)(const struct kernel *kernel); /* others may go on first */
+    /* The clock that thread_wait waits by: real, also where now_ns is moved by a test, since
+     * threads really wait; that of now_ns where threads are simulated, too. */
+    int64_t (*thread_now_ns)(const struct kernel *kernel);
+    /* Of a thread of this process, for the watchdog: how long it has computed, by its clock
+     * (pthread_getcpuclockid), or -ENOSYS in a table whose time is not the real one; how it
+     * is; a signal to it alone. */
+    int64_t (*thread_cpu_ns)(const struct kernel *kernel, clockid_t clock);
+    int (*thread_look)(const struct kernel *kernel, pid_t thread, struct kernel_thread *ret_look);
+    int (*thread_signal)(const struct kernel *kernel, pid_t thread, int signo);
+    /* Copy memory of this process that may be gone: 0, or -EFAULT. */
+    int (*read_memory)(const struct kernel *kernel, const void *address, void *data, size_t bytes);
 
     /* Memory for stacks. */
     void *(*map)(const struct kernel *kernel, size_t bytes); /* NULL: no memory */
@@ -241,6 +273,7 @@ struct kernel {
     ssize_t (*pwrite)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                       int64_t offset);
     int (*fsync)(const struct kernel *kernel, int fd, bool data_only);
+    int (*truncate)(const struct kernel *kernel, int fd, int64_t bytes);
     /* flock, exclusive and without waiting: -EAGAIN if somebody else has it; or give it back. */
     int (*lock_file)(const struct kernel *kernel, int fd, bool lock);
     int (*fstat)(const struct kernel *kernel, int fd, struct stat *ret_stat);

@@ -192,16 +192,14 @@ static int epoll_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
     return count;
 }
 
-static void epoll_queue_wake(struct kernel_queue *queue)
+SANITIZE_HANDLER static void epoll_queue_wake(struct kernel_queue *queue)
 {
     const uint64_t one = 1;
     ssize_t n;
 
     /* The counter is never read back; at one a nanosecond it lasts 500 years. */
-    sanitize_unseen_begin(); /* a signal handler may do this, which nothing comes before */
-    do n = write(queue->wake_fd, &one, sizeof one);
+    do n = sanitize_handler_write(queue->wake_fd, &one, sizeof one);
     while (n < 0 && errno == EINTR);
-    sanitize_unseen_end();
     assert(n == sizeof one);
 }
 

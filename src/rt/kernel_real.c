@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,6 +118,16 @@ int64_t real_coarse_now_ns(const struct kernel *kernel)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int64_t real_wall_ns(const struct kernel *kernel)
+{
+    struct timespec now;
+
+    (void)kernel;
+    /* Cannot fail: the clock exists and the pointer is good. */
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 void real_random(const struct kernel *kernel, void *data, size_t bytes)
 {
     char *at = data;
@@ -162,6 +173,37 @@ int real_thread_join(const struct kernel *kernel, pthread_t thread)
 {
     (void)kernel;
     return -pthread_join(thread, NULL);
+}
+
+int real_thread_wait(const struct kernel *kernel, pthread_cond_t *condition, pthread_mutex_t *mutex,
+                     int64_t timeout_ns)
+{
+    struct timespec until;
+    int64_t until_ns;
+
+    if (timeout_ns < 0) {
+        (void)pthread_cond_wait(condition, mutex);
+        return 0;
+    }
+    if (__builtin_add_overflow(real_now_ns(kernel), timeout_ns, &until_ns)) until_ns = INT64_MAX;
+    until = (struct timespec){.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    return pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT ? -ETIMEDOUT : 0;
+}
+
+void real_thread_notify(const struct kernel *kernel, pthread_cond_t *condition, bool all)
+{
+    (void)kernel;
+    if (all) {
+        (void)pthread_cond_broadcast(condition);
+    } else {
+        (void)pthread_cond_signal(condition);
+    }
+}
+
+void real_thread_yield(const struct kernel *kernel)
+{
+    (void)kernel;
+    (void)sched_yield();
 }
 
 /* ---- Memory for stacks ---- */
@@ -464,6 +506,12 @@ int real_fsync(const struct kernel *kernel, int fd, bool data_only)
 {
     (void)kernel;
     return result(data_only ? fdatasync(fd) : fsync(fd));
+}
+
+int real_truncate(const struct kernel *kernel, int fd, int64_t bytes)
+{
+    (void)kernel;
+    return result(ftruncate(fd, bytes));
 }
 
 int real_lock_file(const struct kernel *kernel, int fd, bool lock)

@@ -11,11 +11,16 @@
 
 int64_t real_now_ns(const struct kernel *kernel);
 int64_t real_coarse_now_ns(const struct kernel *kernel);
+int64_t real_wall_ns(const struct kernel *kernel);
 void real_random(const struct kernel *kernel, void *data, size_t bytes);
 
 int real_thread_start(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *),
                       void *arg);
 int real_thread_join(const struct kernel *kernel, pthread_t thread);
+int real_thread_wait(const struct kernel *kernel, pthread_cond_t *condition, pthread_mutex_t *mutex,
+                     int64_t timeout_ns);
+void real_thread_notify(const struct kernel *kernel, pthread_cond_t *condition, bool all);
+void real_thread_yield(const struct kernel *kernel);
 
 void *real_map(const struct kernel *kernel, size_t bytes);
 void real_unmap(const struct kernel *kernel, void *memory, size_t bytes);
@@ -61,6 +66,7 @@ ssize_t real_pread(const struct kernel *kernel, int fd, void *data, size_t bytes
 ssize_t real_pwrite(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                     int64_t offset);
 int real_fsync(const struct kernel *kernel, int fd, bool data_only);
+int real_truncate(const struct kernel *kernel, int fd, int64_t bytes);
 int real_lock_file(const struct kernel *kernel, int fd, bool lock);
 int real_fstat(const struct kernel *kernel, int fd, struct stat *ret_stat);
 int real_stat(const struct kernel *kernel, const char *path, struct stat *ret_stat);
@@ -69,6 +75,13 @@ int real_unlink(const struct kernel *kernel, const char *path);
 int real_mkdir(const struct kernel *kernel, const char *path, mode_t mode);
 int real_list_directory(const struct kernel *kernel, const char *path,
                         int (*entry)(void *arg, const char *name), void *arg);
+
+/* ---- kernel_thread.c ---- */
+
+int64_t real_thread_cpu_ns(const struct kernel *kernel, clockid_t clock);
+int real_thread_look(const struct kernel *kernel, pid_t thread, struct kernel_thread *ret_look);
+int real_thread_signal(const struct kernel *kernel, pid_t thread, int signo);
+int real_read_memory(const struct kernel *kernel, const void *address, void *data, size_t bytes);
 
 /* ---- kernel_process.c ---- */
 
@@ -82,8 +95,13 @@ int real_duplicate(const struct kernel *kernel, int fd);
 /* The members of a table that come from here. */
 #define KERNEL_REAL_CALLS                                                                         \
     .short_recv_drains = true, .now_ns = real_now_ns, .coarse_now_ns = real_coarse_now_ns,        \
-    .random = real_random, .thread_start = real_thread_start, .thread_join = real_thread_join,    \
-    .map = real_map, .unmap = real_unmap, .advise = real_advise, .advise_many = real_advise_many, \
+    .wall_ns = real_wall_ns, .truncate = real_truncate, .random = real_random,                    \
+    .thread_start = real_thread_start, .thread_join = real_thread_join,                           \
+    .thread_wait = real_thread_wait, .thread_notify = real_thread_notify,                         \
+    .thread_yield = real_thread_yield, .thread_now_ns = real_now_ns,                              \
+    .thread_cpu_ns = real_thread_cpu_ns, .thread_look = real_thread_look,                         \
+    .thread_signal = real_thread_signal, .read_memory = real_read_memory, .map = real_map,        \
+    .unmap = real_unmap, .advise = real_advise, .advise_many = real_advise_many,                  \
     .protect = real_protect, .socket = real_socket, .socketpair = real_socketpair,                \
     .pipe = real_pipe, .bind = real_bind, .listen = real_listen, .accept = real_accept,           \
     .connect = real_connect, .getsockopt = real_getsockopt, .setsockopt = real_setsockopt,        \
@@ -112,6 +130,7 @@ struct kernel_uring_limits {
     unsigned flags_refused;   /* IORING_SETUP_* that get EINVAL */
     unsigned ops_missing;     /* opcodes that are not there, as bits of 1 << kernel_file_kind */
     bool multishot_missing;   /* before Linux 5.13 */
+    bool threads_missing;     /* file calls end before they begin: it cannot make its threads */
     unsigned submissions_max; /* sizes of the rings */
     unsigned completions_max;
 };

@@ -165,6 +165,7 @@ static int queue_probe(struct kernel_queue *queue)
     if (kernel_uring_limits.multishot_missing) return -EINVAL;
     if (!(atom_load(&probed_kinds) & PROBED)) r = probe();
     queue->kinds = atom_load(&probed_kinds) & ~(PROBED | kernel_uring_limits.ops_missing);
+    queue->threads_missing = kernel_uring_limits.threads_missing;
     /* Without these, a completion may be seen before the kernel has let go of the file:
      * closed and executed at once it would be "text file busy". */
     if (!(queue->flags & IORING_SETUP_DEFER_TASKRUN)) queue->kinds = 0;
@@ -717,17 +718,15 @@ static int uring_queue_wait(struct kernel_queue *queue, int64_t timeout_ns,
     return list.count;
 }
 
-static void uring_queue_wake(struct kernel_queue *queue)
+SANITIZE_HANDLER static void uring_queue_wake(struct kernel_queue *queue)
 {
     const uint64_t one = 1;
     ssize_t n;
 
     /* The counter is never read back; at one a nanosecond it lasts 500 years. */
     (void)atom_add(&queue->wakes, 1);
-    sanitize_unseen_begin(); /* a signal handler may do this, which nothing comes before */
-    do n = write(queue->wake_fd, &one, sizeof one);
+    do n = sanitize_handler_write(queue->wake_fd, &one, sizeof one);
     while (n < 0 && errno == EINTR);
-    sanitize_unseen_end();
     assert(n == sizeof one);
 }
 

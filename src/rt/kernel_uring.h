@@ -37,6 +37,7 @@ struct kernel_queue {
     struct io_uring ring;
     unsigned flags;        /* IORING_SETUP_* that the kernel took */
     unsigned kinds;        /* of file calls, as bits of 1 << kernel_file_kind */
+    bool threads_missing;  /* for tests: file calls end before they begin */
     ATOM(uintptr_t) owner; /* 0: nobody has waited yet */
     int wake_fd;
     bool wake_armed;

@@ -5,6 +5,10 @@
  *          ▼                    ▼
  *       never happens      UNSUBMITTED
  *
+ * A call that is cancelled by nobody of ours was never begun: the kernel could not make the
+ * thread for it, under a storm of signals or at a limit of processes. It is done with -ENOSYS,
+ * and one of our own threads makes it.
+ *
  * The results are those of the system calls of the same name. Where the ring would do
  * something else, the call is made as if by a thread (IOSQE_ASYNC) or refused here and
  * made by one: an open that must not be tried without blocking first (a fifo would be
@@ -145,7 +149,11 @@ void uring_file_flush(struct kernel_queue *queue)
 
         assert(node);       /* the list is not empty */
         assert(submission); /* there was room */
-        rows[op->kind].prepare(submission, op);
+        if (queue->threads_missing) {
+            io_uring_prep_nop(submission);
+        } else {
+            rows[op->kind].prepare(submission, op);
+        }
         submission->user_data = (uint64_t)(uintptr_t)op | DATA_OP;
         op->submitted = true;
         list_add_tail(&queue->running, node);
@@ -197,6 +205,8 @@ void uring_file_done(struct kernel_queue *queue, struct kernel_file_op *op)
         list_add_tail(&queue->unsubmitted, &op->node);
         return;
     }
+    if (queue->threads_missing) op->result = -ECANCELED;
+    if (op->result == -ECANCELED && !op->cancelled) op->result = -ENOSYS;
     if (moves_data(op)) sanitize_return(op->data, op->bytes);
     if (op->kind == KERNEL_FILE_OPEN && op->result >= 0) {
         op->positioned =

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/planted.h"
+#include "rt/checks.h"
 #include "rt/mem.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
@@ -59,6 +61,7 @@ static int refill(struct worker *worker)
     if (r < 0) return r;
     slab = mem_alloc_zeroed(sizeof *slab + count * sizeof(struct task) + _Alignof(struct task));
     if (!slab) {
+        if (PLANTED(CREDIT_LEAKED)) return -ENOMEM;
         stack_credit_return(&runtime->stacks, runtime->default_class, count);
         return -ENOMEM;
     }
@@ -146,6 +149,15 @@ static inline void prefetch_task(const struct task *task)
     __builtin_prefetch((const void *)(address + 192), 1);
 }
 
+/* What a spawner hands on besides the argument. Apart: most have nothing of it. */
+static __attribute__((noinline)) void inherit_extras(struct task *task, struct task *spawner)
+{
+    if (!spawner->locals && !spawner->trace) return;
+    task->locals = local_ref(spawner->locals);
+    task->trace = trace_ref(spawner->trace);
+    task->has_extras = true;
+}
+
 /* Take the first free task and make it a new one of the scope; its name, argument and
  * choices are set by the caller. */
 static inline __attribute__((always_inline)) struct task *take_free(struct worker *worker,
@@ -173,10 +185,7 @@ static inline __attribute__((always_inline)) struct task *take_free(struct worke
     task->fn = fn;
     atom_store(&task->id, worker->next_id);
     worker->next_id += worker->runtime->worker_count;
-    if (spawner && __builtin_expect(spawner->has_extras, 0) && spawner->locals) {
-        task->locals = local_ref(spawner->locals);
-        task->has_extras = true;
-    }
+    if (spawner && __builtin_expect(spawner->has_extras, 0)) inherit_extras(task, spawner);
     return task;
 }
 
@@ -246,6 +255,10 @@ static __attribute__((noinline)) void release_extras(struct task *task)
     mem_free(task->restart);
     mem_free(task->why);
     local_unref(task->locals);
+    trace_unref(task->trace);
+    trace_unref(task->received);
+    task->trace = NULL;
+    task->received = NULL;
     task->restart = NULL;
     task->why = NULL;
     task->locals = NULL;
@@ -302,10 +315,21 @@ static void spawn_describe(const void *object, char *text, size_t bytes)
                    wait->scope->max_tasks);
 }
 
+static void spawn_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct spawn_wait *wait = object;
+    waiting_name(ret_waiting, "scope", wait->scope->name);
+    ret_waiting->scope = wait->scope;
+    if (wait->granted) ret_waiting->ends = ENDS_OUTSIDE; /* it is on its way */
+}
+
 static const struct wait_kind wait_spawn = {
     .name = "spawn",
     .abort = spawn_abort,
     .describe = spawn_describe,
+    .what = WAIT_FOR_SLOT,
+    .ends = ENDS_WITH_ANY,
+    .facts = spawn_facts,
 };
 
 /* Wake the spawner that has waited longest; the slot is its own. The lock is held. */
@@ -376,7 +400,7 @@ int scope_admit(weir_scope *scope, struct task *self, struct task *task, bool po
         r = wait_for_slot(scope, self);
         if (r == 0 && (atom_load(&scope->children_signals) & SIGNAL_CANCELLED)) {
             r = WEIR_ECANCELED;
-            slot_return(scope);
+            if (!PLANTED(SLOT_LEAKED)) slot_return(scope);
             scope_settle(scope);
         }
     }
@@ -415,10 +439,12 @@ static bool hand_over_result(weir_scope *scope, struct task *task)
 
     task->ended = true;
     if (joiner) {
+        if (PLANTED(WOKEN_BEFORE_RESULT) && !joiner->ended) task_wake(joiner->waiter, 0);
         joiner->result = task->result;
         joiner->target = NULL;
         task->joiner = NULL;
         if (!joiner->ended) {
+            if (PLANTED(WOKEN_BEFORE_RESULT)) return false;
             task_wake(joiner->waiter, 0);
             return false;
         }
@@ -484,6 +510,8 @@ void scope_task_ended(struct worker *worker, weir_scope *scope, struct task *tas
  * mostly nobody waits for room. */
 static inline void end_plain(struct worker *worker, weir_scope *scope, struct task *task)
 {
+    bool unwanted = PLANTED(ROOM_WANTED_TOO_LATE) && list_empty(&scope->spawners);
+
     sanitize_release(scope);
     scope_lock(scope);
     task_set_state(task, TASK_ENDED);
@@ -493,7 +521,7 @@ static inline void end_plain(struct worker *worker, weir_scope *scope, struct ta
     if (__builtin_expect(task->result < 0, 0)) scope->interrupted++;
     /* Before the scope counts it as gone: whoever waits for that finds it released. */
     release(worker, task);
-    if (__builtin_expect(list_empty(&scope->spawners) && !scope->room_wanted, 1)) {
+    if (__builtin_expect(unwanted || (list_empty(&scope->spawners) && !scope->room_wanted), 1)) {
         scope->live--;
     } else {
         slot_return(scope);
@@ -528,6 +556,7 @@ void task_end(struct worker *worker, struct task *task)
 {
     bool quiet;
 
+    if (__builtin_expect(task->attention & ATTENTION_HELD, 0)) checks_ends(task);
     if (__builtin_expect(ended_quietly(task) && task->top == &task->base && !task->has_handle &&
                              !log_wanted(worker->runtime, WEIR_LOG_DEBUG),
                          1)) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <weir/task.h>
 
+#include "base/planted.h"
 #include "rt/mem.h"
 #include "rt/runtime.h"
 #include "rt/task.h"
@@ -41,7 +42,11 @@ static void value_unref(struct local_value *value)
 
 struct local *local_ref(struct local *local)
 {
-    if (local) (void)atom_add(&local->holders, 1);
+    if (local && PLANTED(HOLDERS_TORN)) {
+        atom_store(&local->holders, atom_load(&local->holders) + 1);
+    } else if (local) {
+        (void)atom_add(&local->holders, 1);
+    }
     return local;
 }
 

@@ -52,29 +52,18 @@ static void escape_controls(char *text)
     }
 }
 
-void log_write(weir_runtime *runtime, enum weir_log_level level, const struct task *task,
-               const char *format, ...)
+static void write_record(weir_runtime *runtime, enum weir_log_level level, const char *name,
+                         const char *path, const char *format, va_list arguments)
+    __attribute__((format(printf, 5, 0)));
+static void write_record(weir_runtime *runtime, enum weir_log_level level, const char *name,
+                         const char *path, const char *format, va_list arguments)
 {
     char message[384];
-    char path[256] = "";
-    char name[64] = "";
     struct worker *worker = worker_self();
     weir_log_record record;
-    va_list arguments;
 
-    if (!log_wanted(runtime, level)) return;
-    va_start(arguments, format);
     (void)vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
     escape_controls(message);
-    if (task) {
-        sanitize_unseen_begin(); /* the names may be another task's */
-        scope_path(task->scope, path, sizeof path);
-        (void)snprintf(name, sizeof name, "%s", task->name);
-        sanitize_unseen_end();
-        escape_controls(path);
-        escape_controls(name);
-    }
     record = (weir_log_record){
         .level = level,
         .worker = worker ? (int)worker->index : -1,
@@ -84,4 +73,36 @@ void log_write(weir_runtime *runtime, enum weir_log_level level, const struct ta
         .message = message,
     };
     runtime->log(runtime->log_arg, &record);
+}
+
+void log_write(weir_runtime *runtime, enum weir_log_level level, const struct task *task,
+               const char *format, ...)
+{
+    char path[256] = "";
+    char name[64] = "";
+    va_list arguments;
+
+    if (!log_wanted(runtime, level)) return;
+    if (task) {
+        sanitize_unseen_begin(); /* the names may be another task's */
+        scope_path(task->scope, path, sizeof path);
+        (void)snprintf(name, sizeof name, "%s", task->name);
+        sanitize_unseen_end();
+        escape_controls(path);
+        escape_controls(name);
+    }
+    va_start(arguments, format);
+    write_record(runtime, level, name, path, format, arguments);
+    va_end(arguments);
+}
+
+void log_write_about(weir_runtime *runtime, enum weir_log_level level, const char *task,
+                     const char *scope, const char *format, ...)
+{
+    va_list arguments;
+
+    if (!log_wanted(runtime, level)) return;
+    va_start(arguments, format);
+    write_record(runtime, level, task, scope, format, arguments);
+    va_end(arguments);
 }

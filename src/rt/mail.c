@@ -3,17 +3,19 @@
 
 #include <stddef.h>
 
+#include "base/planted.h"
 #include "rt/runtime.h"
 
 void mail_post(struct worker *target, struct mail *mail)
 {
     struct mail *head = atom_load(&target->inbox);
+    bool slept = PLANTED(WAKE_DECIDED_BEFORE_POST) && atom_load(&target->rest) == WORKER_SLEEPING;
     do {
         mail->next = head;
     } while (!atom_cas(&target->inbox, &head, mail));
     /* The exchange above is sequentially consistent, and so is the sleeper's store of
      * `rest` before it looks at the inbox: one of the two sees the other. */
-    worker_wake(target);
+    if (slept || !PLANTED(WAKE_DECIDED_BEFORE_POST)) worker_wake(target);
 }
 
 void mail_post_local(struct worker *self, struct mail *mail)
@@ -36,13 +38,13 @@ void mail_deliver_local(struct worker *self)
     self->delivering = true;
     /* What is delivered is nobody's doing: it must not suspend the task that runs, nor
      * hand on that task's locals. */
-    atom_store(&self->current, NULL);
+    worker_set_current(self, NULL);
     while ((mail = self->local_head)) {
         self->local_head = mail->next;
         if (!self->local_head) self->local_tail = NULL;
         mail->deliver(self, mail);
     }
-    atom_store(&self->current, running);
+    worker_set_current(self, running);
     self->delivering = false;
 }
 

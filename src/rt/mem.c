@@ -21,6 +21,7 @@ static void *resize_with_libc(void *arg, void *memory, size_t bytes)
 /* Process-wide by nature: it is where the process gets its memory. It changes
  * only while no runtime is open, so it needs no lock. */
 static weir_allocator allocator = {.resize = resize_with_libc};
+static weir_allocator overridden; /* what it was, while another is in force */
 
 void *mem_resize(void *memory, size_t bytes)
 {
@@ -77,4 +78,14 @@ int weir_set_allocator(const weir_allocator *replacement)
         allocator = (weir_allocator){.resize = resize_with_libc};
     }
     return 0;
+}
+
+void mem_override(const weir_allocator *replacement)
+{
+    if (replacement) {
+        overridden = allocator;
+        allocator = *replacement;
+    } else {
+        allocator = overridden;
+    }
 }

@@ -7,6 +7,7 @@
 #define WEIR_RT_MEM_H
 
 #include <stddef.h>
+#include <weir/runtime.h>
 
 void *mem_alloc(size_t bytes);
 void *mem_alloc_zeroed(size_t bytes);
@@ -16,5 +17,9 @@ void mem_free(void *memory); /* takes NULL */
 /* Something that outlives its runtime holds memory: the allocator must stay. */
 void mem_hold(void);
 void mem_unhold(void);
+
+/* From now on memory comes from `replacement`, whatever the program has set; NULL: from there
+ * again. For the simulator; while no runtime is open. */
+void mem_override(const weir_allocator *replacement);
 
 #endif

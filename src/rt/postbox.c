@@ -185,9 +185,9 @@ static bool postbox_boundary(struct belonging *belonging, unsigned row,
     ret_boundary->overflow = boundary_overflow(WEIR_REJECT);
     (void)snprintf(ret_boundary->failure, sizeof ret_boundary->failure,
                    "a function that fails is a task of the scope that fails");
-    if (boundary_hold(&box->lock.mutex, true)) {
+    if (boundary_hold(&box->lock, true)) {
         boundary_figure(ret_boundary, "depth", box->count);
-        boundary_let_go(&box->lock.mutex, true);
+        boundary_let_go(&box->lock, true);
     }
     return true;
 }

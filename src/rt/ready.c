@@ -4,10 +4,11 @@
 /* To the front, those before it one place back. */
 static void bring_forward(struct ready_queue *queue, unsigned index)
 {
-    unsigned place = queue->head + index;
+    unsigned head = atom_load(&queue->head);
+    unsigned place = head + index;
     struct task *task = queue->tasks[place % READY_RING];
 
-    for (; place != queue->head; place--) {
+    for (; place != head; place--) {
         unsigned before = (place - 1) % READY_RING;
         ready_put(queue, place, queue->tasks[before], queue->stacks[before]);
     }

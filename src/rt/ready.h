@@ -11,6 +11,7 @@
 #ifndef WEIR_RT_READY_H
 #define WEIR_RT_READY_H
 
+#include "base/atomic.h"
 #include "rt/task.h"
 
 /* First in, first out; intrusive through run_next. */
@@ -48,7 +49,9 @@ enum {
 };
 
 struct ready_queue {
-    unsigned head; /* place of the next task; counts up for ever */
+    /* Place of the next task; counts up for ever, so that it also tells the watchdog whether
+     * the worker has taken another one. */
+    ATOM(unsigned) head;
     struct run_queue list;
     /* In the ring and in the list. Not beside `head`: the two are written one by one, and must
      * not be read as one word, which would wait for both. */
@@ -69,7 +72,7 @@ static inline void ready_push(struct ready_queue *queue, struct task *task)
 {
     unsigned count = queue->count++;
     if (__builtin_expect(count < READY_RING, 1)) {
-        ready_put(queue, queue->head + count, task, task->context.sp);
+        ready_put(queue, atom_load(&queue->head) + count, task, task->context.sp);
     } else {
         run_queue_push(&queue->list, task);
     }
@@ -77,11 +80,11 @@ static inline void ready_push(struct ready_queue *queue, struct task *task)
 
 /* Before the next task is taken. */
 static inline __attribute__((always_inline)) void ready_fetch_ahead(const struct ready_queue *queue,
-                                                                    unsigned lines)
+                                                                    unsigned head, unsigned lines)
 {
     /* Maybe of a task that has run long ago, or of none: harmless, and cheaper than to
      * ask. As an integer, for there is no arithmetic on NULL. */
-    unsigned place = (queue->head + READY_AHEAD) % READY_RING;
+    unsigned place = (head + READY_AHEAD) % READY_RING;
     uintptr_t stack = (uintptr_t)queue->stacks[place];
     __builtin_prefetch(queue->tasks[place]);
     for (unsigned i = 0; i < lines; i++) __builtin_prefetch((const void *)(stack + i * 64));
@@ -93,16 +96,19 @@ static inline void ready_refill(struct ready_queue *queue)
 {
     struct task *task = run_queue_pop(&queue->list);
     __builtin_prefetch(queue->list.head);
-    ready_put(queue, queue->head + READY_RING - 1, task, task->context.sp);
+    ready_put(queue, atom_load(&queue->head) + READY_RING - 1, task, task->context.sp);
 }
 
 static inline struct task *ready_pop(struct ready_queue *queue)
 {
     struct task *task;
+    unsigned head;
 
     if (queue->count == 0) return NULL;
-    if (queue->count > READY_AHEAD) ready_fetch_ahead(queue, READY_LINES_DEEP);
-    task = queue->tasks[queue->head++ % READY_RING];
+    head = atom_load(&queue->head);
+    if (queue->count > READY_AHEAD) ready_fetch_ahead(queue, head, READY_LINES_DEEP);
+    task = queue->tasks[head % READY_RING];
+    atom_store(&queue->head, head + 1);
     if (__builtin_expect(queue->count-- > READY_RING, 0)) ready_refill(queue);
     return task;
 }

@@ -4,13 +4,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <weir/error.h>
 #include <weir/process.h>
 
+#include "rt/checks.h"
 #include "rt/cores.h"
 #include "rt/handle.h"
 #include "rt/log.h"
@@ -18,100 +18,6 @@
 #include "rt/scope.h"
 #include "rt/signal_table.h"
 #include "rt/signals.h"
-
-enum { RUNTIMES_MAX = 64 };
-
-/* The open runtimes of the process: for dumps asked for by a signal handler, which
- * may take no lock. */
-static ATOM(weir_runtime *) runtimes[RUNTIMES_MAX];
-static ATOM(int) runtime_count;
-static ATOM(int) visits; /* of these, being made by handlers on any thread */
-static ATOM(unsigned) fork_generation;
-
-int runtime_live_count(void)
-{
-    return atom_load_acquire(&runtime_count);
-}
-
-static int register_runtime(weir_runtime *runtime)
-{
-    for (int i = 0; i < RUNTIMES_MAX; i++) {
-        weir_runtime *nobody = NULL;
-        if (atom_cas(&runtimes[i], &nobody, runtime)) {
-            (void)atom_add(&runtime_count, 1);
-            return 0;
-        }
-    }
-    return refuse("more than %d runtimes in one process", RUNTIMES_MAX);
-}
-
-static void unregister_runtime(weir_runtime *runtime)
-{
-    for (int i = 0; i < RUNTIMES_MAX; i++) {
-        if (atom_load(&runtimes[i]) == runtime) {
-            atom_store_total(&runtimes[i], NULL);
-            (void)atom_sub(&runtime_count, 1);
-        }
-    }
-    /* A handler on another thread may have found it just before. */
-    while (atom_load_total(&visits) > 0) (void)sched_yield();
-}
-
-void runtime_wake_all(weir_runtime *runtime)
-{
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        struct worker *worker = &runtime->workers[i];
-        worker->kernel->queue_wake(worker->queue);
-    }
-}
-
-void runtime_request_dump(int fd)
-{
-    (void)atom_add(&visits, 1);
-    for (int i = 0; i < RUNTIMES_MAX; i++) {
-        weir_runtime *runtime = atom_load_total(&runtimes[i]);
-        if (!runtime) continue;
-        atom_store(&runtime->dump_fd, fd);
-        runtime_wake_all(runtime);
-    }
-    (void)atom_sub(&visits, 1);
-}
-
-void runtime_signal_arrived(void)
-{
-    (void)atom_add(&visits, 1);
-    for (int i = 0; i < RUNTIMES_MAX; i++) {
-        weir_runtime *runtime = atom_load_total(&runtimes[i]);
-        if (!runtime || atom_load_total(&runtime->signal_watches) == 0) continue;
-        atom_store_total(&runtime->signal_arrived, true);
-        runtime_wake_all(runtime);
-    }
-    (void)atom_sub(&visits, 1);
-}
-
-/* ---- After a fork: the child has none of the worker threads ---- */
-
-static void forget_in_child(void)
-{
-    worker_current = NULL;
-    atom_store(&fork_generation, atom_load(&fork_generation) + 1);
-    atom_store(&visits, 0);
-    signals_forget_in_child();
-    signal_table_forget_in_child();
-    handles_forget_in_child();
-    for (int i = 0; i < RUNTIMES_MAX; i++) atom_store(&runtimes[i], NULL);
-    atom_store(&runtime_count, 0);
-}
-
-static void watch_forks(void)
-{
-    (void)pthread_atfork(NULL, NULL, forget_in_child);
-}
-
-unsigned runtime_fork_generation(void)
-{
-    return atom_load(&fork_generation);
-}
 
 int refuse_no_task(const char *call)
 {
@@ -126,13 +32,17 @@ int refuse_no_task(const char *call)
 
 /* ---- Safe points ---- */
 
+/* How often a simulated worker looks whether the others stand still: time does not pass. */
+enum { LOOKS_SIMULATED_MAX = 64 };
+
 static void stand_still(struct worker *worker)
 {
     /* Whoever saw us standing still may rely on it until the pause it belongs to ends:
      * a new pause that began while we were about to leave is found here. */
     do {
         atom_store_total(&worker->standing_still, true);
-        while (atom_load_total(&worker->runtime->pause)) (void)sched_yield();
+        while (atom_load_total(&worker->runtime->pause))
+            worker->kernel->thread_yield(worker->kernel);
         atom_store_total(&worker->standing_still, false);
     } while (atom_load_total(&worker->runtime->pause));
 }
@@ -154,15 +64,27 @@ bool worker_stands_still(const struct worker *worker)
     return worker == worker_self() || atom_load_total(&worker->standing_still);
 }
 
+static unsigned still_count(weir_runtime *runtime)
+{
+    unsigned still = 0;
+
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct worker *worker = &runtime->workers[i];
+        if (worker != worker_self() && worker_stands_still(worker)) still++;
+    }
+    return still;
+}
+
 unsigned runtime_pause(weir_runtime *runtime, int64_t wait_ns)
 {
+    const struct kernel *kernel = runtime->kernel;
     struct worker *self = worker_self();
     int nobody = 0;
     unsigned still;
-    /* The real clock: the others really run. */
-    int64_t until_ns = kernel_epoll.now_ns(&kernel_epoll) + wait_ns;
+    int64_t until_ns;
 
     if (!runtime->shared) return 0;
+    until_ns = kernel->thread_now_ns(kernel) + wait_ns;
     while (!atom_cas(&runtime->pause, &nobody, (int)self->index + 1)) {
         if (nobody == (int)self->index + 1) { /* a dump while we take one: by misuse */
             runtime->pause_depth++;
@@ -172,14 +94,15 @@ unsigned runtime_pause(weir_runtime *runtime, int64_t wait_ns)
         nobody = 0;
     }
     runtime_wake_all(runtime);
-    do {
-        still = 0;
-        for (unsigned i = 0; i < runtime->worker_count; i++) {
-            if (&runtime->workers[i] != self && worker_stands_still(&runtime->workers[i])) still++;
-        }
+    for (int looks = 0;; looks++) {
+        still = still_count(runtime);
         if (still == runtime->worker_count - 1) break;
-        (void)sched_yield();
-    } while (kernel_epoll.now_ns(&kernel_epoll) < until_ns);
+        if (kernel->simulated ? looks >= LOOKS_SIMULATED_MAX
+                              : kernel->thread_now_ns(kernel) >= until_ns) {
+            break;
+        }
+        kernel->thread_yield(kernel);
+    }
     return still;
 }
 
@@ -219,10 +142,14 @@ static int check_config(const weir_config *config)
         return refuse("runtime: processes_max is %d, must be 1 or more, or 0 for %d",
                       config->processes_max, WEIR_PROCESSES_DEFAULT);
     }
+    if ((unsigned)config->lock_checks > WEIR_CHECKS_OFF ||
+        (unsigned)config->deadlock_checks > WEIR_CHECKS_OFF) {
+        return refuse("runtime: lock_checks or deadlock_checks is not one of enum weir_checks");
+    }
     if (!kernel_select(config->backend)) {
         return refuse("runtime: there is no backend '%s'", config->backend);
     }
-    return 0;
+    return tracer_check(config);
 }
 
 static void worker_init(struct worker *worker, weir_runtime *runtime, unsigned index)
@@ -240,10 +167,9 @@ static void worker_init(struct worker *worker, weir_runtime *runtime, unsigned i
         worker->task_cache_max = 0;
     }
     worker->task_move_count = worker->task_cache_max / 4 + 1;
-    lock_init(&worker->fresh_lock);
+    lock_init_spinning(&worker->fresh_lock, runtime->spin);
     worker->now_ns = runtime->kernel->now_ns(runtime->kernel);
     wheel_init(&worker->wheel, worker->now_ns);
-    (void)sem_init(&worker->ended, 0, 0);
 }
 
 static void worker_deinit(struct worker *worker)
@@ -251,7 +177,6 @@ static void worker_deinit(struct worker *worker)
     stack_cache_flush(&worker->runtime->stacks, &worker->stacks);
     worker_timers_free(worker);
     lock_deinit(&worker->fresh_lock);
-    (void)sem_destroy(&worker->ended);
 }
 
 static bool alloc_workers(weir_runtime *runtime)
@@ -322,12 +247,15 @@ static void runtime_free(weir_runtime *runtime)
     close_queues(runtime);
     for (unsigned i = 0; i < runtime->worker_count; i++) worker_deinit(&runtime->workers[i]);
     metrics_free(runtime);
+    checks_free(runtime);
     task_slabs_free(runtime);
     scope_slabs_free(runtime);
     pollable_slabs_free(runtime);
     stable_free_all(runtime);
     handles_end();
     stack_pool_deinit(&runtime->stacks);
+    bell_deinit(&runtime->worker_ended);
+    lock_deinit(&runtime->ended_lock);
     lock_deinit(&runtime->process_lock);
     lock_deinit(&runtime->memory_lock);
     lock_deinit(&runtime->signal_lock);
@@ -341,6 +269,8 @@ static void configure(weir_runtime *runtime, const weir_config *config)
     runtime->drain_ms = config->drain_ms ? config->drain_ms : WEIR_DRAIN_MS_DEFAULT;
     runtime->signals = config->signals;
     runtime->metrics_off = config->metrics_off;
+    runtime->lock_checks = checks_wanted(config->lock_checks);
+    runtime->deadlock_checks = checks_wanted(config->deadlock_checks);
     runtime->log_level = config->log_level ? config->log_level : log_level_from_environment();
     runtime->log = config->log ? config->log : log_to_stderr;
     runtime->log_arg = config->log ? config->log_arg : NULL;
@@ -369,19 +299,17 @@ static void set_stack_budget(weir_runtime *runtime, const weir_config *config)
                           runtime->default_class);
 }
 
-static int init_executors(weir_runtime *runtime, const weir_config *config)
+static void init_executors(weir_runtime *runtime, const weir_config *config)
 {
     int threads =
         config->blocking_threads_max ? config->blocking_threads_max : WEIR_BLOCKING_THREADS_DEFAULT;
     size_t queue = config->blocking_queue_max ? config->blocking_queue_max
                                               : (size_t)WEIR_BLOCKING_QUEUE_DEFAULT;
-    int r = blocking_init(&runtime->files, "files", runtime->kernel, threads, queue);
-    if (r < 0) return r;
-    r = blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
-    if (r < 0) return r;
+    blocking_init(&runtime->files, "files", runtime->kernel, threads, queue);
+    blocking_init(&runtime->names, "names", runtime->kernel, threads, queue);
     /* Its queue needs no bound of its own: what waits in it counts as a process. */
-    return blocking_init(&runtime->spawns, "processes", runtime->kernel, threads,
-                         (size_t)runtime->processes_max);
+    blocking_init(&runtime->spawns, "processes", runtime->kernel, threads,
+                  (size_t)runtime->processes_max);
 }
 
 static int open_root(weir_runtime *runtime, const weir_config *config)
@@ -399,12 +327,11 @@ static int open_root(weir_runtime *runtime, const weir_config *config)
 
 static int runtime_new(const weir_config *config, bool embedded, weir_runtime **ret_runtime)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     weir_runtime *runtime = mem_alloc_zeroed(sizeof *runtime);
     int r;
 
     if (!runtime) return -ENOMEM;
-    (void)pthread_once(&once, watch_forks);
+    runtime_watch_forks();
     handles_begin();
     runtime->embedded = embedded;
     read_limits(runtime);
@@ -415,7 +342,7 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     runtime->spin = runtime->worker_count <= (unsigned)runtime->cores &&
                     (runtime->quota_milli < 0 || runtime->quota_milli >= 1000);
     atom_store(&runtime->dump_fd, -1);
-    lock_init(&runtime->memory_lock);
+    lock_init_spinning(&runtime->memory_lock, runtime->spin);
     lock_init(&runtime->process_lock);
     lock_init(&runtime->signal_lock);
     list_init(&runtime->signal_watchers);
@@ -424,24 +351,37 @@ static int runtime_new(const weir_config *config, bool embedded, weir_runtime **
     if (!alloc_workers(runtime)) goto fail_memory;
     r = open_queues(runtime, config->backend);
     if (r < 0) goto fail_memory;
+    /* A run that is steered is the same on every machine, and is there to see such things. */
+    if (runtime->kernel->choose) runtime->spin = true;
     r = stack_pool_init(&runtime->stacks, runtime->kernel, config->max_tasks,
                         runtime->worker_count);
     if (r < 0) goto fail_queues;
     set_stack_budget(runtime, config);
+    lock_init(&runtime->ended_lock);
+    bell_init(&runtime->worker_ended, runtime->kernel);
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         worker_init(&runtime->workers[i], runtime, i);
     }
-    r = init_executors(runtime, config);
+    init_executors(runtime, config);
+    r = checks_open(runtime, config->on_check, config->check_arg);
     if (r < 0) goto fail_workers;
     r = open_root(runtime, config);
     if (r < 0) goto fail_workers;
     r = signals_install(runtime);
     if (r < 0) goto fail_workers;
-    r = register_runtime(runtime);
+    r = watchdog_open(runtime, config);
     if (r < 0) goto fail_signals;
+    r = runtime_register(runtime);
+    if (r < 0) goto fail_watchdog;
+    r = tracer_open(runtime, config);
+    if (r < 0) goto fail_registered;
     *ret_runtime = runtime;
     return 0;
 
+fail_registered:
+    runtime_unregister(runtime);
+fail_watchdog:
+    watchdog_close(runtime);
 fail_signals:
     signals_remove(runtime);
 fail_workers:
@@ -533,10 +473,11 @@ static int runtime_end(weir_runtime *runtime)
         stuck_total += stuck;
     }
     if (stuck_completions > 0) report_stuck_completions(runtime, stuck_completions);
+    stuck_total += tracer_close(runtime);
     scope_release(worker, runtime->root);
     signals_remove(runtime);
     signals_worker_end(worker);
-    unregister_runtime(runtime);
+    runtime_unregister(runtime);
     worker_current = NULL;
     /* A stuck thread still uses its executor, which lies in the runtime; the kernel still
      * uses the memory of a stuck call. */
@@ -572,17 +513,35 @@ static int run_main(void *arg)
     return result;
 }
 
+/* The runtime's memory stays until the thread is joined, or for good. */
+static void say_ended(struct worker *worker)
+{
+    weir_runtime *runtime = worker->runtime;
+
+    lock_acquire(&runtime->ended_lock);
+    worker->ended = true;
+    bell_ring(&runtime->worker_ended);
+    lock_release(&runtime->ended_lock);
+}
+
 static void *worker_thread(void *arg)
 {
     struct worker *worker = arg;
+    int r;
+
     worker_current = worker;
-    /* Without a signal stack an overflow is still a fault, only without its name. */
-    (void)signals_worker_begin(worker);
+    r = signals_worker_begin(worker);
+    if (r < 0) {
+        log_write(worker->runtime, WEIR_LOG_ERROR, NULL,
+                  "worker %u has no stack or no clock for signals (%s): an overflow of a task's "
+                  "stack may be a fault without its name, and the watchdog does not watch it",
+                  worker->index, weir_strerror(r));
+    }
     worker_loop(worker);
     drain_completions(worker);
     signals_worker_end(worker);
     worker_current = NULL;
-    (void)sem_post(&worker->ended);
+    say_ended(worker);
     /* The kernel would not let a thread go whose calls do not end. */
     while (worker->stuck_completions > 0) (void)pause();
     return NULL;
@@ -592,9 +551,14 @@ static int start_workers(weir_runtime *runtime)
 {
     for (unsigned i = 1; i < runtime->worker_count; i++) {
         struct worker *worker = &runtime->workers[i];
-        int r =
-            runtime->kernel->thread_start(runtime->kernel, &worker->thread, worker_thread, worker);
+        int r = signals_worker_prepare(worker);
+
         if (r < 0) return r;
+        r = runtime->kernel->thread_start(runtime->kernel, &worker->thread, worker_thread, worker);
+        if (r < 0) {
+            signals_worker_unprepare(worker);
+            return r;
+        }
         worker->thread_started = true;
     }
     return 0;
@@ -605,7 +569,11 @@ static void join_workers(weir_runtime *runtime)
     for (unsigned i = 1; i < runtime->worker_count; i++) {
         struct worker *worker = &runtime->workers[i];
         if (!worker->thread_started) continue;
-        while (sem_wait(&worker->ended) < 0) {} /* signals */
+        lock_acquire(&runtime->ended_lock);
+        while (!worker->ended) {
+            (void)bell_wait(&runtime->worker_ended, &runtime->ended_lock, BELL_FOR_EVER);
+        }
+        lock_release(&runtime->ended_lock);
         if (worker->stuck_completions == 0) {
             (void)runtime->kernel->thread_join(runtime->kernel, worker->thread);
         }
@@ -629,9 +597,12 @@ int weir_run_sized(size_t config_bytes, const weir_config *given, weir_task_fn f
     if (r < 0) return r;
     call.runtime = runtime;
     worker_current = &runtime->workers[0];
-    r = signals_worker_begin(worker_current);
+    r = signals_worker_prepare(worker_current);
+    if (r == 0) r = signals_worker_begin(worker_current);
     if (r < 0) goto fail;
     r = start_workers(runtime);
+    if (r < 0) goto fail;
+    r = watchdog_start(runtime);
     if (r < 0) goto fail;
     r = weir_task_spawn(runtime->root,
                         &(weir_task_spec){.fn = run_main,
@@ -643,6 +614,7 @@ int weir_run_sized(size_t config_bytes, const weir_config *given, weir_task_fn f
     if (r < 0) goto fail;
     worker_loop(&runtime->workers[0]);
     join_workers(runtime);
+    watchdog_close(runtime);
     result = runtime->main_result;
     r = runtime_end(runtime);
     return r < 0 ? r : result;
@@ -650,6 +622,7 @@ int weir_run_sized(size_t config_bytes, const weir_config *given, weir_task_fn f
 fail:
     runtime_root_settled(runtime);
     join_workers(runtime);
+    watchdog_close(runtime);
     (void)runtime_end(runtime);
     return r;
 }
@@ -674,13 +647,16 @@ int weir_runtime_open_sized(size_t config_bytes, const weir_config *given,
     r = runtime_new(&config, true, &runtime);
     if (r < 0) return r;
     worker_current = &runtime->workers[0];
-    r = signals_worker_begin(worker_current);
+    r = signals_worker_prepare(worker_current);
+    if (r == 0) r = signals_worker_begin(worker_current);
+    atom_store(&worker_current->rest, WORKER_SLEEPING);
+    if (r == 0) r = watchdog_start(runtime);
     if (r < 0) {
+        watchdog_close(runtime);
         (void)runtime_end(runtime);
         return r;
     }
     sanitize_loop_begin(&worker_current->sanitize);
-    atom_store(&worker_current->rest, WORKER_SLEEPING);
     *ret_runtime = runtime;
     return 0;
 }
@@ -744,6 +720,7 @@ int weir_runtime_close(weir_runtime *runtime)
         worker_turn(worker, true);
         scope_release_belongings(runtime->root);
     }
+    watchdog_close(runtime);
     return runtime_end(runtime);
 }
 

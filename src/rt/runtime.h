@@ -11,13 +11,13 @@
 #define WEIR_RT_RUNTIME_H
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <weir/runtime.h>
 
 #include "base/agenda.h"
 #include "base/atomic.h"
 #include "base/wheel.h"
+#include "rt/bell.h"
 #include "rt/blocking.h"
 #include "rt/kernel.h"
 #include "rt/lock.h"
@@ -39,7 +39,7 @@ enum worker_rest { WORKER_AWAKE, WORKER_SLEEPING };
 
 struct worker {
     /* Own: touched on this worker only. */
-    ATOM(struct task *) current; /* read by the dump of another worker */
+    ATOM(struct task *) current; /* worker_set_current; read by the dump of another worker */
     unsigned look_at;            /* place in `ready` at which the clock is looked at, ... */
     unsigned look_tasks;         /* after so many tasks: adapts to how long they run; and ... */
     unsigned looks_left;         /* ... how often in this turn; 0: the turn is over */
@@ -79,10 +79,13 @@ struct worker {
     struct kernel_event events[WORKER_EVENTS];
     void *signal_stack;
     stack_t old_signal_stack;
+    /* For the watchdog: the thread while it can be asked where it is, else 0; its clock. */
+    ATOM(int) thread_id;
+    clockid_t thread_clock;
     pthread_t thread;
     bool thread_started;
     struct agenda agenda;     /* big: behind what is touched all the time */
-    sem_t ended;              /* the thread has left its loop, with ... */
+    bool ended;               /* the thread has left its loop (under ended_lock), with ... */
     size_t stuck_completions; /* ... calls that do not end: then it stays for them */
 
     /* Shared: written by other threads. */
@@ -98,6 +101,7 @@ struct worker {
     ATOM(uint64_t) tasks_ended;
     ATOM(uint64_t) tasks_stolen;
     ATOM(uint64_t) turns;
+    ATOM(uint64_t) batches; /* turns in which a task was run */
 
     /* Own again: at the end for its size. */
     struct ready_queue ready __attribute__((aligned(64)));
@@ -131,7 +135,12 @@ struct weir_runtime {
     ATOM(int) process_count;
     int processes_max;
     bool metrics_off;
-    ATOM(struct metrics *) metrics; /* watch/metrics.h; NULL until something is measured */
+    ATOM(struct metrics *) metrics;   /* watch/metrics.h; NULL until something is measured */
+    ATOM(struct watchdog *) watchdog; /* watch/watchdog.h; NULL: there is none */
+    ATOM(bool) watchdog_rests;        /* until a worker has something to run */
+    struct tracer *tracer;            /* watch/trace.h; NULL: nothing is traced */
+    bool lock_checks, deadlock_checks;
+    struct checks *checks; /* watch/checks.h; NULL if neither is on */
 
     ATOM(unsigned) sleeping;
     ATOM(unsigned) searching;
@@ -143,6 +152,8 @@ struct weir_runtime {
     ATOM(int) drain;           /* a signal wants a stop */
     ATOM(bool) signal_arrived; /* one that may be watched */
     ATOM(unsigned) signal_watches;
+    struct lock ended_lock; /* covers `ended` of the workers */
+    struct bell worker_ended;
     struct lock signal_lock; /* covers the list below, and what each of it says */
     struct list signal_watchers;
     weir_scope *cancel_target;
@@ -169,11 +180,30 @@ static inline struct worker *worker_self(void)
     return worker_current;
 }
 
-/* The calling task, or NULL. */
+/* The calling task, or NULL: what the thread's worker has as `current`, one step nearer, since
+ * nearly every call of a program begins with it. */
+extern _Thread_local struct task *task_current __attribute__((tls_model("initial-exec")));
 static inline struct task *task_self(void)
 {
-    struct worker *worker = worker_current;
-    return __builtin_expect(worker != NULL, 1) ? atom_load(&worker->current) : NULL;
+    return task_current;
+}
+
+/* What the runtime keeps for each thread. Zeroed: that of a thread which has just begun. */
+enum { WHY_BYTES = 256 };
+struct thread_locals {
+    struct worker *worker;
+    struct task *task;
+    char why[WHY_BYTES]; /* the sentence of weir_why outside tasks */
+};
+/* Exchange the calling thread's with `own`: for a simulator, whose threads are one to the
+ * system. The layers above have the same for theirs (sim/locals.h). */
+void thread_locals_swap(struct thread_locals *own);
+
+/* On the worker's own thread: which task runs. */
+static inline void worker_set_current(struct worker *worker, struct task *task)
+{
+    atom_store(&worker->current, task);
+    task_current = task;
 }
 
 /* Around a program's callback (of a timer, of an idle wait) on the worker's own stack.
@@ -233,8 +263,8 @@ void runtime_signal_arrived(void);
 void runtime_wake_all(weir_runtime *runtime);
 /* The root scope has no tasks any more; its lock is held. */
 void runtime_root_settled(weir_runtime *runtime);
-/* The scope that CHOOSE_CANCEL cancels in the calling task's runtime; by default
- * the root scope. */
+/* The scope that CHOOSE_CANCEL cancels in the calling task's runtime; by default the
+ * root scope. When it has been closed there is none. */
 void runtime_cancel_target(weir_scope *scope);
 /* How many forks lie between the first process and this one: what was made in another
  * generation stayed there. */
@@ -249,8 +279,32 @@ bool worker_stands_still(const struct worker *worker);
 /* Write the dump, on a worker's thread. Provided by watch/dump.c: the runtime asks
  * for its own picture when a signal or a misuse calls for it. */
 int dump_runtime(weir_runtime *runtime, int fd);
+/* The open runtimes of the process: open_runtimes.c. Errors: WEIR_EREFUSED (too many). */
+int runtime_register(weir_runtime *runtime);
+void runtime_unregister(weir_runtime *runtime);
+bool runtime_is_open(const weir_runtime *runtime); /* looks at its address only */
+/* None of them will ever go on: those of a simulated run that is over. */
+void runtimes_forget(void);
+/* From now on a forked child knows that it has none of them. */
+void runtime_watch_forks(void);
 /* Figures live as long as the runtime. Provided by watch/metrics.c. */
 void metrics_free(weir_runtime *runtime);
+/* The watchdog, if the configuration asks for one. Provided by watch/watchdog.c. Opened with
+ * the runtime; started when its workers run (`watchdog_start` never fails for lack of one);
+ * closed when their threads have ended. */
+int watchdog_open(weir_runtime *runtime, const weir_config *config);
+int watchdog_start(weir_runtime *runtime);
+void watchdog_close(weir_runtime *runtime);
+/* A worker is about to run a task, and `watchdog_rests` is set. */
+void watchdog_wake(weir_runtime *runtime);
+/* In a forked child: its thread and its handler stayed in the parent. */
+void watchdog_forget_in_child(void);
+/* Spans are exported as long as the runtime lives. Provided by watch/tracer.c: refuse or make
+ * what config->trace asks for, if anything; and end it once all tasks have ended: 1 if the
+ * exporter does not return, so that the runtime's memory must stay. */
+int tracer_check(const weir_config *config);
+int tracer_open(weir_runtime *runtime, const weir_config *config);
+int tracer_close(weir_runtime *runtime);
 /* Copy a spec of a caller that may know fewer or more members than we do. */
 void spec_copy(void *spec, size_t bytes, const void *given, size_t given_bytes);
 /* Memory that lives as long as the runtime. */
@@ -276,6 +330,11 @@ static inline bool log_wanted(const weir_runtime *runtime, enum weir_log_level l
 }
 void log_write(weir_runtime *runtime, enum weir_log_level level, const struct task *task,
                const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The same about a task that may be gone: its name and the path of its scope, without
+ * control characters. Any thread. */
+void log_write_about(weir_runtime *runtime, enum weir_log_level level, const char *task,
+                     const char *scope, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* ---- why.c ---- */
 

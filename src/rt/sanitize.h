@@ -15,9 +15,12 @@
 #ifndef WEIR_RT_SANITIZE_H
 #define WEIR_RT_SANITIZE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WEIR_ASAN 1
@@ -61,6 +64,8 @@ void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
+/* sigaction of libc under the name that ThreadSanitizer does not take. */
+int __sigaction(int signal, const struct sigaction *action, struct sigaction *ret_old); // NOLINT
 #endif
 
 #if WEIR_VALGRIND
@@ -71,9 +76,53 @@ void AnnotateIgnoreWritesEnd(const char *file, int line);
  * began on one fiber must not return on another. */
 #define SANITIZE_INLINE static inline __attribute__((always_inline))
 
-/* How long a worker sleeps at the most. A signal that comes just before a thread begins to
- * wait is held back by ThreadSanitizer until that thread's next call. */
+/* How long a worker sleeps at the most. A signal of the program's that comes just before a
+ * thread begins to wait is held back by ThreadSanitizer until that thread's next call. */
 #define SANITIZE_SLEEP_NS_MAX (WEIR_TSAN ? INT64_C(1000000000) : 3600 * INT64_C(1000000000))
+
+/* For what a signal handler of ours calls. ThreadSanitizer holds signals back until the next
+ * call of libc by the fiber that they came upon, which may be parked by then, or gone: so it is
+ * not told of our handlers (sanitize_sigaction), which interrupt it anywhere and must not call
+ * it. Whatever carries this mark makes no call of libc that it knows. */
+#if WEIR_TSAN && defined(__clang__)
+#define SANITIZE_HANDLER __attribute__((disable_sanitizer_instrumentation))
+#elif WEIR_TSAN
+#define SANITIZE_HANDLER __attribute__((no_sanitize("thread")))
+#else
+#define SANITIZE_HANDLER
+#endif
+
+/* sigaction, for handlers that carry the mark and for what was there before them. */
+SANITIZE_INLINE int sanitize_sigaction(int signal, const struct sigaction *action,
+                                       struct sigaction *ret_old)
+{
+#if WEIR_TSAN
+    return __sigaction(signal, action, ret_old);
+#else
+    return sigaction(signal, action, ret_old);
+#endif
+}
+
+/* write, in what carries the mark. */
+SANITIZE_HANDLER SANITIZE_INLINE ssize_t sanitize_handler_write(int fd, const void *data,
+                                                                size_t bytes)
+{
+#if WEIR_TSAN
+    return syscall(SYS_write, fd, data, bytes);
+#else
+    return write(fd, data, bytes);
+#endif
+}
+
+/* _exit, likewise. */
+SANITIZE_HANDLER SANITIZE_INLINE void sanitize_handler_exit(int status)
+{
+#if WEIR_TSAN
+    (void)syscall(SYS_exit_group, status);
+#else
+    _exit(status);
+#endif
+}
 
 /* What a context (a task, or a worker's loop) carries for the sanitizers. */
 struct sanitize_context {
@@ -263,6 +312,26 @@ SANITIZE_INLINE void sanitize_arrived(struct sanitize_context *to, struct saniti
     }
 #endif
     (void)to, (void)loop;
+}
+
+/* The simulator's threads (sim/thread.c) are left anywhere, also in the middle of a task. Directly
+ * before sanitize_switch; and directly after the switch that arrived in `to`, with the one
+ * that was left, whose stack's bounds are known only then. */
+SANITIZE_INLINE void sanitize_thread_leaves(struct sanitize_context *from)
+{
+#if WEIR_TSAN
+    from->fiber = __tsan_get_current_fiber();
+#endif
+    (void)from;
+}
+
+SANITIZE_INLINE void sanitize_thread_arrived(struct sanitize_context *to,
+                                             struct sanitize_context *left)
+{
+#if WEIR_ASAN
+    __sanitizer_finish_switch_fiber(to->fake_stack, &left->bottom, &left->bytes);
+#endif
+    (void)to, (void)left;
 }
 
 /* Edges of strict mode: what happened before a release on `address` is seen after

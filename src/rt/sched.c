@@ -11,6 +11,9 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/planted.h"
+#include "rt/checks.h"
+#include "rt/park.h"
 #include "rt/pollable.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
@@ -22,6 +25,7 @@ enum {
     TURN_TIMERS = 1024,             /* timers fired in one turn */
     STEAL_MAX = 32,
     SPIN_ROUNDS = 400,      /* about 10 µs */
+    SPIN_ROUNDS_CHOSEN = 2, /* in a run that is steered: each is a choice */
     SPIN_FAILURES_MAX = 16, /* searches in vain in a row before a worker stops trying */
     TRIM_COUNT = 64,
     TRIM_STEPS = 32,
@@ -31,6 +35,7 @@ enum {
 #define TRIM_NS INT64_C(100000000)
 
 _Thread_local struct worker *worker_current __attribute__((tls_model("initial-exec")));
+_Thread_local struct task *task_current __attribute__((tls_model("initial-exec")));
 
 /* ---- Run queues ---- */
 
@@ -115,18 +120,23 @@ static bool steal_from(struct worker *worker, struct worker *victim)
     unsigned count;
 
     if (atom_load(&victim->fresh_count) == 0) return false;
-    lock_acquire(&victim->fresh_lock);
+    lock_acquire_if(&victim->fresh_lock, !PLANTED(STEALS_UNLOCKED));
     count = (atom_load(&victim->fresh_count) + 1) / 2;
     if (count > STEAL_MAX) count = STEAL_MAX;
     move_tasks(&victim->fresh, &taken, count);
     atom_store(&victim->fresh_count, atom_load(&victim->fresh_count) - count);
-    lock_release(&victim->fresh_lock);
+    lock_release_if(&victim->fresh_lock, !PLANTED(STEALS_UNLOCKED));
     if (count == 0) return false;
 
-    lock_acquire(&worker->fresh_lock);
-    move_tasks(&taken, &worker->fresh, count);
-    atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + count);
-    lock_release(&worker->fresh_lock);
+    /* One is ours for good: else two workers could take a task from each other for ever, and
+     * neither start it. */
+    ready_push(&worker->ready, run_queue_pop(&taken));
+    if (count > 1) {
+        lock_acquire(&worker->fresh_lock);
+        move_tasks(&taken, &worker->fresh, count - 1);
+        atom_store(&worker->fresh_count, atom_load(&worker->fresh_count) + count - 1);
+        lock_release(&worker->fresh_lock);
+    }
     atom_store(&worker->tasks_stolen, atom_load(&worker->tasks_stolen) + count);
     return true;
 }
@@ -152,11 +162,11 @@ static bool steal(struct worker *worker)
  * one by one, so that neither can starve the other. */
 static struct task *pick_chosen(struct worker *worker)
 {
-    unsigned place = worker->ready.head;
+    unsigned place = atom_load(&worker->ready.head);
     struct task *task = NULL;
 
     if (worker->shared) {
-        worker->fresh_turn = !worker->fresh_turn;
+        worker->fresh_turn = !worker->fresh_turn && !PLANTED(NEW_TASKS_STARVE);
         if (worker->fresh_turn || worker->ready.count == 0) task = take_fresh(worker);
     }
     if (!task && worker->ready.count > 0) {
@@ -167,7 +177,7 @@ static struct task *pick_chosen(struct worker *worker)
         task = index == 0 ? ready_pop(&worker->ready) : ready_take(&worker->ready, index);
     }
     /* It counts as one, although the queue has not moved on. */
-    if (task && worker->ready.head == place) worker->look_at--;
+    if (task && atom_load(&worker->ready.head) == place) worker->look_at--;
     return task;
 }
 
@@ -176,7 +186,8 @@ static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
 {
     int64_t before_ns = worker->now_ns;
 
-    worker->look_at = worker->ready.head; /* if the turn is over, the next pick comes here again */
+    /* If the turn is over, the next pick comes here again. */
+    worker->look_at = atom_load(&worker->ready.head);
     if (worker->looks_left == 0) return false;
     worker->now_ns = worker->kernel->now_ns(worker->kernel);
     /* Slow tasks: look more often, down to after each; fast ones: less often again. */
@@ -190,14 +201,15 @@ static __attribute__((noinline)) bool look_at_clock(struct worker *worker)
         worker->looks_left = 0;
         return false;
     }
-    worker->look_at = worker->ready.head + worker->look_tasks;
+    worker->look_at = atom_load(&worker->ready.head) + worker->look_tasks;
     return true;
 }
 
 /* The next task of this turn, or NULL: nothing is ready, or it is time to poll. */
 static inline struct task *pick(struct worker *worker)
 {
-    if (__builtin_expect(worker->ready.head == worker->look_at, 0) && !look_at_clock(worker)) {
+    if (__builtin_expect(atom_load(&worker->ready.head) == worker->look_at, 0) &&
+        !look_at_clock(worker)) {
         return NULL;
     }
     if (__builtin_expect(worker->plain, 1)) return ready_pop(&worker->ready);
@@ -207,17 +219,20 @@ static inline struct task *pick(struct worker *worker)
 /* From now on the task is this worker's. */
 static void start(struct worker *worker, struct task *task)
 {
-    if (worker->shared) {
+    if (PLANTED(HOME_AFTER_SIGNALS)) {
+    } else if (worker->shared) {
         atom_store_total(&task->home, worker);
     } else {
         atom_store(&task->home, worker);
     }
-    if (__builtin_expect(worker->kernel->choose != NULL, 0)) task->attention = ATTENTION_HOOK;
+    if (__builtin_expect(worker->kernel->choose != NULL, 0))
+        task_set_attention(task, ATTENTION_HOOK);
     if (__builtin_expect(atom_load_total(&task->scope->children_signals) |
                              atom_load_total(&task->base.own),
                          0)) {
         block_start_slow(task);
     }
+    if (PLANTED(HOME_AFTER_SIGNALS)) atom_store_total(&task->home, worker);
     atom_store(&worker->tasks_started, atom_load(&worker->tasks_started) + 1);
     if (__builtin_expect(log_wanted(worker->runtime, WEIR_LOG_DEBUG), 0)) {
         log_write(worker->runtime, WEIR_LOG_DEBUG, task, "started");
@@ -241,17 +256,8 @@ static inline void enter(struct worker *worker, struct task *task)
     } else {
         task_step_state(task, TASK_READY, TASK_RUNNING);
     }
-    task->budget = TASK_BUDGET;
-    atom_store(&worker->current, task);
-}
-
-/* On the stack that was switched to. Always inline, see sanitize.h. */
-static inline __attribute__((always_inline)) void arrived(struct worker *worker, struct task *self)
-{
-    sanitize_arrived(&self->sanitize, &worker->sanitize);
-    sanitize_acquire(self);
-    sanitize_acquire(&worker->events);
-    sanitize_task_end(&worker->left_sanitize);
+    task_renew_budget(task);
+    worker_set_current(worker, task);
 }
 
 static inline __attribute__((always_inline)) void leave(struct worker *worker, struct task *self)
@@ -268,11 +274,11 @@ static inline __attribute__((always_inline)) void leave(struct worker *worker, s
         sanitize_switch(&self->sanitize, &next->sanitize, 0);
         switch_to(&self->context, &next->context);
     } else {
-        atom_store(&worker->current, NULL);
+        worker_set_current(worker, NULL);
         sanitize_switch(&self->sanitize, &worker->sanitize, 0);
         switch_to(&self->context, &worker->loop_context);
     }
-    arrived(worker, self);
+    task_arrived(worker, self);
 }
 
 /* ---- Suspending ---- */
@@ -311,7 +317,7 @@ static inline __attribute__((always_inline)) bool yield_plain(struct worker *wor
                                                               struct task *self)
 {
     struct ready_queue *queue = &worker->ready;
-    unsigned place = queue->head;
+    unsigned place = atom_load(&queue->head);
     unsigned count = queue->count;
     struct task *next = queue->tasks[place % READY_RING];
 
@@ -322,16 +328,22 @@ static inline __attribute__((always_inline)) bool yield_plain(struct worker *wor
     if (__builtin_expect(next->state != TASK_READY, 0)) return false;
     task_step_state(next, TASK_READY, TASK_RUNNING);
     task_step_state(self, TASK_RUNNING, TASK_READY);
-    ready_fetch_ahead(queue, READY_LINES);
+    ready_fetch_ahead(queue, place, READY_LINES);
     ready_put(queue, place + count, self, switch_sp());
-    queue->head = place + 1;
-    next->budget = TASK_BUDGET;
-    atom_store(&worker->current, next);
+    atom_store(&queue->head, place + 1);
+    task_renew_budget(next);
+    worker_set_current(worker, next);
     sanitize_release(worker);
     sanitize_switch(&self->sanitize, &next->sanitize, 0);
     switch_to(&self->context, &next->context);
-    arrived(worker_self(), self);
+    task_arrived(worker_self(), self);
     return true;
+}
+
+static __attribute__((noinline)) void yield_noticed(struct task *self)
+{
+    if (self->attention & ATTENTION_HOOK) task_offer_cancel_point();
+    if (self->attention & ATTENTION_HELD) checks_suspends(self);
 }
 
 int weir_yield(void)
@@ -340,7 +352,7 @@ int weir_yield(void)
     struct task *self = worker ? atom_load(&worker->current) : NULL;
 
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_yield");
-    if (__builtin_expect(self->attention & ATTENTION_HOOK, 0)) task_offer_cancel_point();
+    if (__builtin_expect(self->attention & ATTENTION_STAYS, 0)) yield_noticed(self);
     if (__builtin_expect(!yield_plain(worker, self), 0)) yield(worker, self);
     if (__builtin_expect((self->attention & SIGNAL_INTERRUPTS) == 0, 1)) return 0;
     return task_interrupted(self, false);
@@ -357,7 +369,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
     struct switch_context unused;
 
     task->stack = NULL;
-    atom_store(&worker->current, NULL);
+    worker_set_current(worker, NULL);
     atom_store(&worker->tasks_ended, atom_load(&worker->tasks_ended) + 1);
     task_end(worker, task);
     next = pick(worker);
@@ -367,7 +379,7 @@ struct task *worker_finish(struct worker *worker, struct task *task)
         start(worker, next);
         next->stack = stack;
         task_set_state(next, TASK_RUNNING);
-        atom_store(&worker->current, next);
+        worker_set_current(worker, next);
         return next;
     }
 #endif
@@ -390,6 +402,11 @@ struct task *worker_finish(struct worker *worker, struct task *task)
 /* From the worker's loop into a task; returns when a task finds nothing to run. */
 static void run(struct worker *worker, struct task *task)
 {
+    /* A watchdog that wants to rest says so first and looks whether all workers sleep after
+     * that; we have said that we do not before we look here. */
+    if (__builtin_expect(atom_load_total(&worker->runtime->watchdog_rests), 0)) {
+        watchdog_wake(worker->runtime);
+    }
     enter(worker, task);
     sanitize_switch(&worker->sanitize, &task->sanitize, 0);
     switch_to(&worker->loop_context, &task->context);
@@ -427,12 +444,13 @@ bool worker_has_work(struct worker *worker)
 static bool search(struct worker *worker)
 {
     weir_runtime *runtime = worker->runtime;
+    unsigned rounds = worker->kernel->choose ? SPIN_ROUNDS_CHOSEN : SPIN_ROUNDS;
     bool found = false;
 
     if (!worker->shared) return false;
     if (!runtime->spin || worker->spin_failures >= SPIN_FAILURES_MAX) { return steal(worker); }
     (void)atom_add(&runtime->searching, 1);
-    for (unsigned i = 0; i < SPIN_ROUNDS && !found; i++) {
+    for (unsigned i = 0; i < rounds && !found; i++) {
         found = atom_load(&worker->inbox) || steal(worker);
         if (!found) atom_pause();
     }
@@ -488,12 +506,14 @@ static void wait_for_events(struct worker *worker)
 
     if (search(worker)) return;
     limit_ns = trim(worker, wait_limit_ns(worker));
+    if (__builtin_expect(runtime->deadlock_checks, 0)) limit_ns = checks_idle(worker, limit_ns);
     (void)atom_add(&runtime->sleeping, 1);
-    atom_store_total(&worker->rest, WORKER_SLEEPING);
+    if (!PLANTED(LOOKS_BEFORE_SLEEPING)) atom_store_total(&worker->rest, WORKER_SLEEPING);
     if (worker_has_work(worker) || (worker->shared && fresh_anywhere(worker)) ||
         atom_load_total(&runtime->ending) || atom_load_total(&runtime->pause)) {
         limit_ns = 0;
     }
+    if (PLANTED(LOOKS_BEFORE_SLEEPING)) atom_store_total(&worker->rest, WORKER_SLEEPING);
     count = worker->kernel->queue_wait(worker->queue, limit_ns, worker->events, WORKER_EVENTS);
     atom_store_total(&worker->rest, WORKER_AWAKE);
     (void)atom_sub(&runtime->sleeping, 1);
@@ -506,9 +526,10 @@ static void wait_for_events(struct worker *worker)
 static void poll(struct worker *worker)
 {
     int count;
-    /* Embedded, also wake-ups must be taken, or the descriptor stays readable. */
+    /* Embedded, also wake-ups must be taken, or the descriptor stays readable. In a simulation
+     * other threads go on here only, also for a task that yields until they have. */
     if (atom_load(&worker->watched) == 0 && worker->completions == 0 &&
-        !worker->runtime->embedded) {
+        !worker->runtime->embedded && !worker->kernel->simulated) {
         return;
     }
     count = worker->kernel->queue_wait(worker->queue, 0, worker->events, WORKER_EVENTS);
@@ -543,14 +564,20 @@ void worker_turn(struct worker *worker, bool may_wait)
     fire_timers(worker);
 
     /* One task runs before the first look, however long mail and timers have taken. */
-    worker->look_at = worker->ready.head + worker->look_tasks;
+    worker->look_at = atom_load(&worker->ready.head) + worker->look_tasks;
     worker->looks_left = TURN_LOOKS;
-    while ((task = pick(worker))) run(worker, task);
+    task = pick(worker);
+    if (task) atom_store(&worker->batches, atom_load(&worker->batches) + 1);
+    for (; task; task = pick(worker)) run(worker, task);
     mail_deliver_local(worker);
 
     if (may_wait && !worker_has_work(worker)) {
         wait_for_events(worker);
     } else {
+        if (__builtin_expect(worker->runtime->deadlock_checks && worker->runtime->embedded, 0) &&
+            !worker_has_work(worker)) {
+            (void)checks_idle(worker, 0);
+        }
         poll(worker);
     }
 }

@@ -46,7 +46,12 @@ struct belonging_kind {
     /* The scope is being closed, and nobody is left in it but attendants: those of this
      * one, the newest, are to finish what they have and end. May be NULL without any. */
     void (*dismissed)(struct worker *worker, struct belonging *belonging);
+    /* Whether it only ever does what tasks ask it for: nothing outside (time, a descriptor,
+     * another thread) acts through it. NULL: it may. All workers stand still. */
+    bool (*is_passive)(const struct belonging *belonging);
 };
+/* For kinds that always are. */
+bool belonging_is_passive(const struct belonging *belonging);
 struct belonging {
     struct list node; /* in scope->belongings */
     weir_scope *scope;

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "rt/lock.h"
 #include "rt/runtime.h"
+#include "rt/sanitize.h"
 
 typedef void (*handler_fn)(int signal);
 typedef void (*info_handler_fn)(int signal, siginfo_t *info, void *context);
@@ -68,14 +69,14 @@ static bool is_function(const struct sigaction *action)
 }
 
 /* Only these name a process; in others the same bytes mean something else. */
-static pid_t sender_of(int signal, const siginfo_t *info)
+SANITIZE_HANDLER static pid_t sender_of(int signal, const siginfo_t *info)
 {
     bool from_process = info->si_code == SI_USER || info->si_code == SI_QUEUE ||
                         info->si_code == SI_TKILL || (signal == SIGCHLD && info->si_code > 0);
     return from_process ? info->si_pid : 0;
 }
 
-static void on_signal(int signal, siginfo_t *info, void *context)
+SANITIZE_HANDLER static void on_signal(int signal, siginfo_t *info, void *context)
 {
     struct row *row = &table[signal];
     handler_fn call = atom_load_total(&row->call);
@@ -109,45 +110,20 @@ static void install(int signal, struct row *row)
     }
     (void)sigemptyset(&action.sa_mask);
     if (goes_on) action.sa_mask = row->old.sa_mask;
-    (void)sigaction(signal, &action, NULL);
+    (void)sanitize_sigaction(signal, &action, NULL);
 }
 
 static void restore(int signal, const struct row *row)
 {
     struct sigaction now;
 
-    if (sigaction(signal, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+    if (sanitize_sigaction(signal, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
         now.sa_sigaction == on_signal) {
-        (void)sigaction(signal, &row->old, NULL);
+        (void)sanitize_sigaction(signal, &row->old, NULL);
     }
 }
 
 /* ---- Reserving ---- */
-
-int signal_reserve(int signal, const char *keep_what, const char *who)
-{
-    struct row *row = &table[signal];
-    char name[SIGNAL_NAME_BYTES];
-    bool watched;
-
-    lock_acquire(&table_lock);
-    watched = row->watchers > 0;
-    if (!watched) row->reserved = keep_what;
-    lock_release(&table_lock);
-    if (!watched) return 0;
-    signal_name(signal, name);
-    return refuse("runtime '%s': signals has %s, but %s is watched by weir_signal_open", who,
-                  keep_what, name);
-}
-
-void signal_release(int signal)
-{
-    lock_acquire(&table_lock);
-    table[signal].reserved = NULL;
-    lock_release(&table_lock);
-}
-
-/* ---- Watching ---- */
 
 /* A fault comes again when its handler returns, and a program that aborts must end. */
 static bool is_fault(int signal)
@@ -164,10 +140,72 @@ static bool is_fault(int signal)
     }
 }
 
+/* In words for a sentence, or NULL. The lock is held. */
+static const char *taken(const struct row *row)
+{
+    if (row->watchers > 0) return "watched by weir_signal_open";
+    return row->reserved ? "taken by another member or runtime" : NULL;
+}
+
+int signal_reserve(int signal, const char *keep_what, const char *who)
+{
+    struct row *row = &table[signal];
+    char name[SIGNAL_NAME_BYTES];
+    const char *taken_by;
+
+    lock_acquire(&table_lock);
+    taken_by = taken(row);
+    if (!taken_by) row->reserved = keep_what;
+    lock_release(&table_lock);
+    if (!taken_by) return 0;
+    signal_name(signal, name);
+    return refuse("runtime '%s': signals has %s, but %s is %s", who, keep_what, name, taken_by);
+}
+
+static bool cannot_be_caught(int signal)
+{
+    struct sigaction now;
+    return signal == SIGKILL || signal == SIGSTOP || sanitize_sigaction(signal, NULL, &now) < 0;
+}
+
+int signal_reserve_free(int signal, const char *keep_what, const char *who)
+{
+    char name[SIGNAL_NAME_BYTES];
+    struct row *row = &table[signal > 0 && signal <= SIGNALS_MAX ? signal : 0];
+    const char *why = NULL;
+    struct sigaction now;
+
+    signal_name(signal, name);
+    if (signal < 1 || signal > SIGNALS_MAX) {
+        why = "which is no signal";
+    } else if (is_fault(signal)) {
+        why = "a fault, which ends the program";
+    } else if (cannot_be_caught(signal)) {
+        why = "which cannot be caught";
+    }
+    if (why) return refuse("runtime '%s': %s is %s, %s", who, keep_what, name, why);
+
+    lock_acquire(&table_lock);
+    why = taken(row);
+    (void)sanitize_sigaction(signal, NULL, &now);
+    if (!why && is_function(&now)) why = "handled by the program already";
+    if (!why) row->reserved = keep_what;
+    lock_release(&table_lock);
+    return why ? refuse("runtime '%s': %s is %s, which is %s", who, keep_what, name, why) : 0;
+}
+
+void signal_release(int signal, const char *what)
+{
+    lock_acquire(&table_lock);
+    if (table[signal].reserved == what) table[signal].reserved = NULL;
+    lock_release(&table_lock);
+}
+
+/* ---- Watching ---- */
+
 static int check_watchable(int signal, const char *who)
 {
     char name[SIGNAL_NAME_BYTES];
-    struct sigaction now;
 
     if (signal < 1 || signal > SIGNALS_MAX) {
         return refuse("signal watch '%s': signals has %d, which is no signal", who, signal);
@@ -177,7 +215,7 @@ static int check_watchable(int signal, const char *who)
         return refuse("signal watch '%s': signals has %s, a fault, which cannot wait for a task",
                       who, name);
     }
-    if (signal == SIGKILL || signal == SIGSTOP || sigaction(signal, NULL, &now) < 0) {
+    if (cannot_be_caught(signal)) {
         return refuse("signal watch '%s': signals has %s, which cannot be caught", who, name);
     }
     return 0;
@@ -188,7 +226,7 @@ static int take(int signal, struct row *row, enum weir_signal_previous previous,
 {
     char name[SIGNAL_NAME_BYTES];
 
-    (void)sigaction(signal, NULL, &row->old);
+    (void)sanitize_sigaction(signal, NULL, &row->old);
     if (previous == WEIR_PREVIOUS_UNSET && is_function(&row->old)) {
         signal_name(signal, name);
         return refuse("signal watch '%s': %s has a handler already and previous is not set", who,

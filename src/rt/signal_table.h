@@ -19,9 +19,14 @@
 enum { SIGNALS_MAX = 64, SIGNAL_NAME_BYTES = 16 };
 
 /* For the runtime's own use, `what` names it ("WEIR_SIGNAL_DRAIN"). 0; WEIR_EREFUSED: it
- * is watched, in the name of `who`. */
+ * is watched or reserved, in the name of `who`. */
 int signal_reserve(int signal, const char *keep_what, const char *who);
-void signal_release(int signal);
+/* The same for a signal that the program has chosen for member `what` of its configuration:
+ * it must be one that can be caught, is no fault and is free, also of a handler of the
+ * program's. */
+int signal_reserve_free(int signal, const char *keep_what, const char *who);
+/* Give it back, if `what` has it. */
+void signal_release(int signal, const char *what);
 
 /* One watcher more, and one less. WEIR_EREFUSED: see weir_signal_open. `who` is the
  * watch's name; `ret_count` is how often it had come before. */

@@ -2,7 +2,6 @@
 #include "rt/signals.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "rt/mem.h"
 #include "rt/runtime.h"
+#include "rt/sanitize.h"
 #include "rt/scope.h"
 #include "rt/signal_table.h"
 
@@ -21,9 +21,12 @@ static ATOM(weir_runtime *) owner;
 static ATOM(int) drain_count;
 static ATOM(int) drain_handlers; /* that run at this moment, on any thread */
 
-static void write_text(const char *text)
+SANITIZE_HANDLER static void write_text(const char *text)
 {
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
+    size_t length = 0;
+
+    while (text[length]) length++;
+    if (sanitize_handler_write(STDERR_FILENO, text, length) < 0) return;
 }
 
 static void write_number(size_t number)
@@ -38,14 +41,14 @@ static void write_number(size_t number)
     write_text(&digits[at]);
 }
 
-static void on_drain(int signal)
+SANITIZE_HANDLER static void on_drain(int signal)
 {
     int saved_errno = errno;
     weir_runtime *runtime;
 
     if (atom_add(&drain_count, 1) > 0) {
         write_text("weir: second signal: ending at once\n");
-        _exit(128 + signal);
+        sanitize_handler_exit(128 + signal);
     }
     (void)atom_add(&drain_handlers, 1);
     runtime = atom_load_total(&owner);
@@ -57,7 +60,7 @@ static void on_drain(int signal)
     errno = saved_errno;
 }
 
-static void on_dump(int signal)
+SANITIZE_HANDLER static void on_dump(int signal)
 {
     int saved_errno = errno;
     (void)signal;
@@ -98,7 +101,7 @@ static void take(int signal, void (*handler)(int), struct sigaction *ret_old)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(signal, &action, ret_old);
+    (void)sanitize_sigaction(signal, &action, ret_old);
 }
 
 /* Which signals each bit of enum weir_signals takes. */
@@ -116,7 +119,7 @@ static void release(unsigned signals)
 {
     for (size_t i = 0; i < sizeof takes / sizeof takes[0]; i++) {
         for (int k = 0; k < 2 && (signals & takes[i].bit); k++) {
-            if (takes[i].signals[k]) signal_release(takes[i].signals[k]);
+            if (takes[i].signals[k]) signal_release(takes[i].signals[k], takes[i].name);
         }
     }
 }
@@ -165,9 +168,9 @@ int signals_install(weir_runtime *runtime)
 static void restore(unsigned signals)
 {
     if (signals & WEIR_SIGNAL_DRAIN) {
-        for (int i = 0; i < 2; i++) (void)sigaction(drain_signals[i], &old_drain[i], NULL);
+        for (int i = 0; i < 2; i++) (void)sanitize_sigaction(drain_signals[i], &old_drain[i], NULL);
     }
-    if (signals & WEIR_SIGNAL_DUMP) (void)sigaction(SIGUSR1, &old_dump, NULL);
+    if (signals & WEIR_SIGNAL_DUMP) (void)sanitize_sigaction(SIGUSR1, &old_dump, NULL);
     if (signals & WEIR_SIGNAL_OVERFLOW) {
         for (int i = 0; i < 2; i++) (void)sigaction(fault_signals[i], &old_fault[i], NULL);
     }
@@ -180,7 +183,7 @@ void signals_remove(weir_runtime *runtime)
     release(runtime->signals);
     atom_store_total(&owner, NULL);
     /* A handler on another thread may have found it just before. */
-    while (atom_load_total(&drain_handlers) > 0) (void)sched_yield();
+    while (atom_load_total(&drain_handlers) > 0) runtime->kernel->thread_yield(runtime->kernel);
 }
 
 void signals_forget_in_child(void)
@@ -193,23 +196,46 @@ void signals_forget_in_child(void)
     atom_store(&owner, NULL);
 }
 
+int signals_worker_prepare(struct worker *worker)
+{
+    bool watched = atom_load(&worker->runtime->watchdog) != NULL;
+
+    if (!(worker->runtime->signals & WEIR_SIGNAL_OVERFLOW) && !watched) return 0;
+    worker->signal_stack = mem_alloc(SIGNAL_STACK_BYTES);
+    return worker->signal_stack ? 0 : -ENOMEM;
+}
+
+void signals_worker_unprepare(struct worker *worker)
+{
+    mem_free(worker->signal_stack);
+    worker->signal_stack = NULL;
+}
+
 int signals_worker_begin(struct worker *worker)
 {
-    stack_t stack;
+    stack_t stack = {.ss_sp = worker->signal_stack, .ss_size = SIGNAL_STACK_BYTES};
+    int r;
 
-    if (!(worker->runtime->signals & WEIR_SIGNAL_OVERFLOW)) return 0;
-    worker->signal_stack = mem_alloc(SIGNAL_STACK_BYTES);
-    if (!worker->signal_stack) return -ENOMEM;
-    stack = (stack_t){.ss_sp = worker->signal_stack, .ss_size = SIGNAL_STACK_BYTES};
-    return sigaltstack(&stack, &worker->old_signal_stack) < 0 ? -errno : 0;
+    if (!worker->signal_stack) return 0;
+    if (sigaltstack(&stack, &worker->old_signal_stack) < 0) {
+        r = -errno;
+        signals_worker_unprepare(worker);
+        return r;
+    }
+    if (!atom_load(&worker->runtime->watchdog)) return 0;
+    /* Only with a stack of its own for the handler: a task's may be too small for it. */
+    r = pthread_getcpuclockid(pthread_self(), &worker->thread_clock);
+    if (r != 0) return -r;
+    atom_store_release(&worker->thread_id, (int)gettid());
+    return 0;
 }
 
 void signals_worker_end(struct worker *worker)
 {
+    atom_store_release(&worker->thread_id, 0);
     if (!worker->signal_stack) return;
     (void)sigaltstack(&worker->old_signal_stack, NULL);
-    mem_free(worker->signal_stack);
-    worker->signal_stack = NULL;
+    signals_worker_unprepare(worker);
 }
 
 /* The flag first: a signal that comes while they are looked at sets it again. */

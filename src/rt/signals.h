@@ -18,7 +18,11 @@ void signals_remove(weir_runtime *runtime);
 /* In a forked child: what the handlers were for stayed in the parent. */
 void signals_forget_in_child(void);
 
-/* A stack for signal handlers on this worker's thread, if overflow is reported. */
+/* A stack for signal handlers on a worker's thread, if overflow is reported or there is a
+ * watchdog: its memory, on any thread before that one begins, and back if it does not; then
+ * on that thread. */
+int signals_worker_prepare(struct worker *worker);
+void signals_worker_unprepare(struct worker *worker);
 int signals_worker_begin(struct worker *worker);
 void signals_worker_end(struct worker *worker);
 

@@ -16,11 +16,12 @@ static struct stable *stable_new(weir_runtime *runtime, unsigned size_class)
 {
     struct stable *stable = mem_alloc_zeroed(class_bytes(size_class));
     if (!stable) return NULL;
-    lock_init(&stable->lock);
+    lock_init_spinning(&stable->lock, runtime->spin);
     stable->runtime = runtime;
-    stable->size_class = size_class;
+    stable->size_class = (uint8_t)size_class;
     stable->shared = runtime->shared;
     lock_acquire(&runtime->memory_lock);
+    stable->number = runtime->stables ? runtime->stables->number + 1 : 1;
     stable->all_next = runtime->stables;
     runtime->stables = stable;
     lock_release(&runtime->memory_lock);

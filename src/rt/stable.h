@@ -11,6 +11,7 @@
 #define WEIR_RT_STABLE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <weir/defs.h>
 
 #include "rt/lock.h"
@@ -23,7 +24,8 @@ struct stable {
     weir_runtime *runtime;
     struct stable *next; /* in the list of free ones */
     struct stable *all_next;
-    unsigned size_class;
+    uint32_t number; /* of its runtime's, in the order they were made: what locks are sorted by */
+    uint8_t size_class;
     bool shared; /* the lock is taken: several workers, or foreign threads; never changes */
 };
 

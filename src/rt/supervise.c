@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/planted.h"
 #include "rt/mem.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
@@ -69,7 +70,9 @@ bool supervise_restart(struct worker *worker, weir_scope *scope, struct task *ta
     int64_t backoff_ms;
 
     if (scope->on_failure != WEIR_SUPERVISE || (task->base.effective & SIGNAL_CANCELLED) ||
-        (atom_load(&scope->children_signals) & (SIGNAL_CANCELLED | SIGNAL_STOPPING))) {
+        (atom_load(&scope->children_signals) &
+         (PLANTED(RESTARTS_WHILE_STOPPING) ? SIGNAL_CANCELLED
+                                           : SIGNAL_CANCELLED | SIGNAL_STOPPING))) {
         return false;
     }
     if (!restart_allowed(scope, now_ns)) {

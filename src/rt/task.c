@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/planted.h"
+#include "rt/checks.h"
 #include "rt/mem.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
@@ -60,6 +62,7 @@ void task_deliver_mail(struct worker *worker, struct mail *mail)
         if (bits & MAIL_WAKE) worker_ready(worker, task);
         if (bits & MAIL_REFRESH) block_refresh(worker, task);
         busy = MAIL_BUSY;
+        if (PLANTED(MAIL_BITS_LOST)) busy = atom_load(&task->mail_bits);
     } while (!(worker->shared ? atom_cas(&task->mail_bits, &busy, 0) : mail_bits_done(task)));
 }
 
@@ -124,10 +127,19 @@ static void count_ignored(struct task *self)
 void task_offer_cancel_point(void)
 {
     weir_runtime *runtime = worker_self()->runtime;
-    if (kernel_choose(runtime->kernel, CHOOSE_CANCEL, 2) == 1) {
+    if (kernel_choose(runtime->kernel, CHOOSE_CANCEL, 2) == 1 && runtime->cancel_target) {
         scope_signal(runtime->cancel_target, SIGNAL_CANCELLED, WEIR_CAUSE_CANCEL, WEIR_ECANCELED,
                      "cancelled at a chosen suspension point");
     }
+}
+
+/* Whether another task goes first, of those that could. */
+static void offer_yield_point(struct task *self)
+{
+    struct worker *worker = worker_self();
+
+    if (worker->ready.count == 0 && atom_load(&worker->fresh_count) == 0) return;
+    if (kernel_choose(worker->kernel, CHOOSE_YIELD, 2) == 1) task_yield(self);
 }
 
 int task_interrupted(struct task *self, bool takes_work)
@@ -139,17 +151,22 @@ int task_interrupted(struct task *self, bool takes_work)
 
 int task_enter_slow(struct task *self, enum task_entry entry)
 {
-    int error;
+    int error, left;
 
-    if (self->attention & ATTENTION_HOOK) task_offer_cancel_point();
-    if (self->budget-- <= 0) {
+    if (self->attention & ATTENTION_HOOK) {
+        task_offer_cancel_point();
+        offer_yield_point(self);
+    }
+    if ((self->attention & ATTENTION_HELD) && entry != ENTER_LOCK) checks_suspends(self);
+    left = self->budget-- + (self->attention != 0 ? TASK_BUDGET_ATTENTION : 0);
+    if (left <= 0) {
         /* So many calls may have taken long: the next pick looks at the clock. */
-        worker_self()->look_at = worker_self()->ready.head;
+        worker_self()->look_at = atom_load(&worker_self()->ready.head);
         task_yield(self);
     }
     error = task_interrupted(self, entry == ENTER_TAKE_WORK);
     if (error < 0) return error;
-    if (entry != ENTER_PLAIN && !task_wait_is_bounded(self)) {
+    if (entry != ENTER_PLAIN && entry != ENTER_LOCK && !task_wait_is_bounded(self)) {
         return refuse_as(
             WEIR_ENODEADLINE,
             "task '%s': this wait has no deadline: put it inside WEIR_DEADLINE(ms), or "
@@ -255,6 +272,7 @@ bool task_join_cancel(struct join_wait *wait)
         wait->target->joiner = NULL;
         waiting = true;
     }
+    if (PLANTED(JOINER_WOKEN_TWICE)) waiting = true;
     lock_release_if(&scope->lock, scope->runtime->shared);
     return waiting;
 }
@@ -272,7 +290,7 @@ static void join_describe(const void *object, char *text, size_t bytes)
 {
     const struct join_wait *wait = object;
     weir_scope *scope = wait->scope;
-    if (scope->shared && pthread_mutex_trylock(&scope->lock.mutex) != 0) {
+    if (scope->shared && !lock_try(&scope->lock)) {
         (void)snprintf(text, bytes, "a task of scope '%s'", scope->name);
         return;
     }
@@ -280,10 +298,20 @@ static void join_describe(const void *object, char *text, size_t bytes)
     lock_release_if(&scope->lock, scope->shared);
 }
 
+static void join_facts(const void *object, struct waiting *ret_waiting)
+{
+    const struct join_wait *wait = object;
+    waiting_name(ret_waiting, "task", wait->target ? wait->target->name : "");
+    waiting_by(ret_waiting, wait->target, 0);
+}
+
 static const struct wait_kind wait_join = {
     .name = "join",
     .abort = join_abort,
     .describe = join_describe,
+    .what = WAIT_FOR_TASK,
+    .ends = ENDS_WITH_ALL,
+    .facts = join_facts,
 };
 
 int task_join_begin(weir_task handle, struct join_wait *wait, unsigned may)

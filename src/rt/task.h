@@ -27,6 +27,7 @@
 #include "rt/sanitize.h"
 #include "rt/stack.h"
 #include "rt/switch.h"
+#include "rt/waiting.h"
 
 struct worker;
 struct task;
@@ -53,6 +54,12 @@ struct wait_kind {
     /* What it waits for, for the dump; may be NULL. The waiter does not run meanwhile,
      * but other workers may: locks are only tried. */
     void (*describe)(const void *object, char *text, size_t bytes);
+    /* The same for programs: what is waited for, and who could end it (waiting.h). Not said:
+     * something outside. `facts` may be NULL; `ret_waiting` has the kind's constants. All
+     * workers stand still, and it takes no lock. */
+    enum wait_for what;
+    enum wait_ends ends;
+    void (*facts)(const void *object, struct waiting *ret_waiting);
 };
 
 struct wait {
@@ -74,14 +81,23 @@ struct restart_record {
 /* One value of a task local. Immutable and shared by all tasks that inherited it. */
 struct local;
 
+/* The context of a trace. Immutable and shared by all that work in it. */
+struct trace_node;
+
 enum {
     /* In strict mode none: a task's argument is memory of its own, not its predecessor's. */
     TASK_ARG_INLINE = WEIR_TSAN_STRICT ? 0 : 32,
     TASK_BUDGET = 128, /* suspending calls that need not wait, between two yields */
+    /* What the budget is less by while there is something else to look at. */
+    TASK_BUDGET_ATTENTION = 1 << 20,
 };
 
 /* Bits of attention beyond the signals in force. */
-enum { ATTENTION_HOOK = 1 << 7 }; /* the kernel table wants to choose at each suspension */
+enum {
+    ATTENTION_HOOK = 1 << 7, /* the kernel table wants to choose at each suspension */
+    ATTENTION_HELD = 1 << 6, /* it holds locks, which are checked (checks.h) */
+    ATTENTION_STAYS = ATTENTION_HOOK | ATTENTION_HELD, /* whatever the signals do */
+};
 
 /* Bits of mail_bits. */
 enum {
@@ -97,14 +113,14 @@ struct task {
     struct switch_context context; /* where it goes on, while it is parked or ready */
     struct task *run_next;         /* in a run queue: fresh, or behind the ring of `ready` */
     uint8_t state;
-    uint8_t attention; /* top->effective, and ATTENTION_HOOK */
+    uint8_t attention; /* top->effective, and ATTENTION_STAYS: task_set_attention */
     uint8_t place;
     bool has_handle;
     bool ended;      /* covered by the scope's lock, unlike `state` */
     bool has_extras; /* something of the last line is set */
     uint8_t size_class;
     uint8_t target_worker;
-    int budget;
+    int budget; /* below 0 if `attention` is not 0: a call looks at this alone */
     int wake_result;
     struct block *top;
     ATOM(struct worker *) home; /* NULL before the first run */
@@ -133,8 +149,11 @@ struct task {
     struct restart_record *restart;
     char *why; /* sentence of the last refusal, allocated on first use */
     const char *cancel_why;
-    struct join_wait *joiner; /* meaningless without a handle */
-    int ignored;              /* suspending calls that failed since it was cancelled */
+    struct join_wait *joiner;    /* meaningless without a handle */
+    struct held *held;           /* locks it has, the last first, if they are checked */
+    int ignored;                 /* suspending calls that failed since it was cancelled */
+    struct trace_node *trace;    /* in which context it works: watch/trace.h */
+    struct trace_node *received; /* in which the last item was sent of a traced channel */
     struct sanitize_context sanitize;
 } __attribute__((aligned(64)));
 
@@ -175,6 +194,21 @@ static inline void task_step_state(struct task *task, enum task_state from, enum
     task->state = (uint8_t)to;
 }
 
+/* On the task's worker, or before it has one. */
+static inline void task_set_attention(struct task *task, uint8_t attention)
+{
+    if (task->attention == 0 && attention != 0) task->budget -= TASK_BUDGET_ATTENTION;
+    if (task->attention != 0 && attention == 0) task->budget += TASK_BUDGET_ATTENTION;
+    task->attention = attention;
+}
+
+/* It runs from here on. */
+static inline void task_renew_budget(struct task *task)
+{
+    task->budget = TASK_BUDGET;
+    if (__builtin_expect(task->attention != 0, 0)) task->budget -= TASK_BUDGET_ATTENTION;
+}
+
 /* Park the running task until task_wake; returns the wake-up's result, or the
  * error of an interruption. The caller has already registered it with whatever
  * wakes it, and has called task_enter. */
@@ -213,6 +247,7 @@ enum task_entry {
     ENTER_PLAIN,
     ENTER_IO,        /* needs a deadline in force, or permission to have none */
     ENTER_TAKE_WORK, /* likewise, and a stop refuses it */
+    ENTER_LOCK,      /* as plain; to have other locks meanwhile is a matter of their order */
 };
 
 /* May a wait begin here: does it end some time, or has somebody said that it need not? */
@@ -221,13 +256,22 @@ static inline bool task_wait_is_bounded(const struct task *self)
     return self->top->deadline_ns != INT64_MAX || self->top->no_deadline;
 }
 
+/* Begin a suspending call if there is nothing to look at: no signal, and no yield is due. */
+static inline bool task_enter_at_once(struct task *self)
+{
+    if (__builtin_expect(--self->budget >= 0, 1)) return true;
+    __asm__("" : "+m"(self->budget)); /* or the common case would keep the value for this one */
+    self->budget++;                   /* it has not begun */
+    return false;
+}
+
 /* Every suspending call begins with this: 0, or the error with which it fails. */
 int task_enter_slow(struct task *self, enum task_entry entry);
 static inline int task_enter(struct task *self, enum task_entry entry)
 {
-    if (__builtin_expect(self->attention == 0 && self->budget > 0, 1) &&
-        (entry == ENTER_PLAIN || task_wait_is_bounded(self))) {
-        self->budget--;
+    if ((entry == ENTER_PLAIN || entry == ENTER_LOCK ||
+         __builtin_expect(task_wait_is_bounded(self), 1)) &&
+        task_enter_at_once(self)) {
         return 0;
     }
     return task_enter_slow(self, entry);
@@ -264,5 +308,9 @@ void scope_path(const weir_scope *scope, char *text, size_t bytes);
 /* Task locals: one more holder of a list of values, and one less. */
 struct local *local_ref(struct local *local);
 void local_unref(struct local *local);
+
+/* Contexts of traces: the same. Provided by watch/trace.c; take NULL. */
+struct trace_node *trace_ref(struct trace_node *node);
+void trace_unref(struct trace_node *node);
 
 #endif

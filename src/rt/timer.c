@@ -6,6 +6,7 @@
 #include <weir/task.h>
 #include <weir/timer.h>
 
+#include "base/planted.h"
 #include "rt/mem.h"
 #include "rt/runtime.h"
 #include "rt/scope.h"
@@ -53,6 +54,7 @@ static void sleep_over(struct worker *worker, struct timer *timer)
 static bool sleep_abort(struct task *task, void *object)
 {
     struct sleep_wait *wait = object;
+    if (PLANTED(SLEEP_NOT_DISARMED)) return true;
     timer_disarm(atom_load(&task->home), &wait->timer);
     return true; /* a timer that has fired has made the task ready already */
 }
@@ -68,6 +70,7 @@ static const struct wait_kind wait_sleep = {
     .name = "sleep",
     .abort = sleep_abort,
     .describe = sleep_describe,
+    .what = WAIT_FOR_TIME,
 };
 
 /* Without a timer there is nothing to take the task out of. */
@@ -80,7 +83,19 @@ static bool forever_abort(struct task *task, void *object)
 static const struct wait_kind wait_forever = {
     .name = "sleep for ever",
     .abort = forever_abort,
+    .what = WAIT_FOR_CANCEL,
 };
+
+int timer_sleep_until(int64_t at_ns)
+{
+    struct task *self = task_self();
+    struct sleep_wait wait;
+
+    wait.task = self;
+    timer_init(&wait.timer, sleep_over);
+    timer_arm(worker_self(), &wait.timer, at_ns);
+    return task_park(self, &wait_sleep, &wait);
+}
 
 int weir_sleep(int64_t ms)
 {
@@ -329,6 +344,7 @@ static const struct belonging_kind timer_kind = {
     .release = timer_release,
     .describe = timer_describe,
     .boundary = timer_boundary,
+    .is_passive = belonging_is_passive, /* those that run are counted: worker_timers_count */
 };
 
 /* Memory that is touched only as far as it is used. */
@@ -460,7 +476,8 @@ bool weir_timer_stop(weir_timer *timer)
     __builtin_prefetch(&place.slab->cells[place.index], 1);
     if (state == TIMER_CLOSED) check_open(timer, "weir_timer_stop");
     if (state < TIMER_NEAR) return false;
-    disarm(worker, place, state);
+    if (!PLANTED(DUE_TIMER_FIRES) || timer->timer.wheel.at_ns > worker->now_ns)
+        disarm(worker, place, state);
     state_set(place, TIMER_STOPPED);
     return true;
 }

@@ -19,6 +19,9 @@ void timer_init(struct timer *timer, void (*fire)(struct worker *worker, struct 
 void timer_arm(struct worker *worker, struct timer *timer, int64_t at_ns); /* also moves it */
 void timer_disarm(struct worker *worker, struct timer *timer);             /* also if not armed */
 
+/* weir_sleep until a time on the worker's clock. The calling task has called task_enter. */
+int timer_sleep_until(int64_t at_ns);
+
 /* now + ms, without overflow; INT64_MAX is never. */
 int64_t time_after_ms(int64_t now_ns, int64_t ms);
 

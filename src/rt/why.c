@@ -10,8 +10,6 @@
 #include "rt/mem.h"
 #include "rt/runtime.h"
 
-enum { WHY_BYTES = 256 };
-
 /* For threads that run no task. */
 static _Thread_local char thread_why[WHY_BYTES];
 
@@ -27,6 +25,22 @@ static __attribute__((format(printf, 1, 0))) void record(const char *format, va_
     }
     if (!text) return; /* no memory for a sentence; the code itself is returned */
     (void)vsnprintf(text, WHY_BYTES, format, arguments);
+}
+
+void thread_locals_swap(struct thread_locals *own)
+{
+    struct worker *worker = worker_current;
+    struct task *task = task_current;
+    char why[WHY_BYTES];
+
+    worker_current = own->worker;
+    task_current = own->task;
+    own->worker = worker;
+    own->task = task;
+    if (!own->why[0] && !thread_why[0]) return; /* nearly always */
+    memcpy(why, thread_why, WHY_BYTES);
+    memcpy(thread_why, own->why, WHY_BYTES);
+    memcpy(own->why, why, WHY_BYTES);
 }
 
 const char *weir_why(void)

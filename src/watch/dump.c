@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +21,9 @@
 #include "watch/backtrace.h"
 #include "watch/limits.h"
 #include "watch/output.h"
+#include "watch/reason.h"
 #include "watch/symbol.h"
+#include "watch/watchdog.h"
 
 enum {
     LEVELS_MAX = 64,           /* scopes inside scopes */
@@ -31,7 +32,6 @@ enum {
     BELONGINGS_SHOWN_MAX = 50, /* of one scope */
     ORPHANS_SHOWN_MAX = 8,     /* of one executor */
     TALLIES_MAX = 16,
-    LOCK_TRIES = 100,
     TEXT_BYTES_FIRST = 4096,
     TEXT_BYTES_MAX = 16 * 1024 * 1024,
     WRITABLE_MS_MAX = 1000,
@@ -70,6 +70,7 @@ struct dump {
     size_t used;
 
     char scratch[256];
+    struct reason reason;
     struct backtrace here; /* of the calling task */
     struct backtrace parked;
     struct symbol_table symbols;
@@ -190,40 +191,17 @@ static void say_deadline(struct dump *dump, int64_t at_ns)
 
 /* ---- Locks: only by trying, and only as long as somebody may be at it ---- */
 
-static bool mutex_try(pthread_mutex_t *mutex)
-{
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (pthread_mutex_trylock(mutex) == 0) return true;
-        (void)sched_yield();
-    }
-    return false;
-}
-
 static bool scope_hold(const struct dump *dump, weir_scope *scope)
 {
-    return dump->all_still || mutex_try(&scope->lock.mutex);
+    return boundary_hold(&scope->lock, !dump->all_still);
 }
 
 static void scope_let_go(const struct dump *dump, weir_scope *scope)
 {
-    if (!dump->all_still) (void)pthread_mutex_unlock(&scope->lock.mutex);
+    boundary_let_go(&scope->lock, !dump->all_still);
 }
 
 /* ---- Workers and executors ---- */
-
-/* The name of the task that a busy worker runs: its scope's lock keeps it from being
- * released; before that, the memory of tasks and scopes is at least type-stable. */
-static void say_busy_task(struct dump *dump, struct task *task)
-{
-    uint64_t id = atom_load_acquire(&task->id);
-    weir_scope *scope = task->scope;
-
-    if (id == 0 || !scope || !mutex_try(&scope->lock.mutex)) return;
-    if (atom_load(&task->id) == id && task->scope == scope && !task->ended) {
-        say(dump, ": runs task '%s' #%llu", task->name, (unsigned long long)id);
-    }
-    (void)pthread_mutex_unlock(&scope->lock.mutex);
-}
 
 static void show_worker(struct dump *dump, struct worker *worker)
 {
@@ -233,7 +211,9 @@ static void show_worker(struct dump *dump, struct worker *worker)
     say(dump, "worker %u: ", worker->index);
     if (!dump->still[worker->index]) {
         say(dump, "busy");
-        if (current) say_busy_task(dump, current);
+        if (current && reason_busy_task(&dump->reason, current)) {
+            say(dump, ": runs %s", dump->reason.text);
+        }
         /* A turn begins with a look at the clock and is short unless a task is not. */
         say(dump, " for %s, not inspected",
             span(dump->now_ns - atom_load(&worker->turn_began_ns)).text);
@@ -264,7 +244,7 @@ static void say_executor(struct dump *dump, struct blocking *executor)
     size_t running;
     size_t shown = 0;
 
-    if (!mutex_try(&executor->mutex)) {
+    if (!boundary_hold(&executor->lock, true)) {
         say(dump, "%s in use", executor->name);
         return;
     }
@@ -291,7 +271,18 @@ static void say_executor(struct dump *dump, struct blocking *executor)
         }
         say(dump, ")");
     }
-    (void)pthread_mutex_unlock(&executor->mutex);
+    boundary_let_go(&executor->lock, true);
+}
+
+static void show_watchdog(struct dump *dump)
+{
+    const struct watchdog *watchdog = atom_load(&dump->runtime->watchdog);
+
+    if (!watchdog) return;
+    say(dump, "watchdog: %s, %llu hits, %llu reports suppressed", span(watchdog->threshold_ns).text,
+        (unsigned long long)atom_load(&watchdog->hits),
+        (unsigned long long)atom_load(&watchdog->suppressed));
+    end_line(dump);
 }
 
 static void show_runtime(struct dump *dump)
@@ -307,6 +298,7 @@ static void show_runtime(struct dump *dump)
     limits_describe(runtime, limits, sizeof limits);
     say(dump, "limits: %s", limits);
     end_line(dump);
+    show_watchdog(dump);
     for (unsigned i = 0; i < runtime->worker_count; i++) show_worker(dump, &runtime->workers[i]);
     say(dump, "executors: ");
     say_executor(dump, &runtime->files);
@@ -487,6 +479,8 @@ static void show_task(struct dump *dump, struct task *task)
     say_deadline(dump, task->top->deadline_ns);
     say_stack(dump, task);
     end_line(dump);
+    reason_find(&dump->reason, task);
+    if (dump->reason.text[0]) LINE(dump, 6, "%s", dump->reason.text);
     if (task == task_self()) {
         show_backtrace(dump, &dump->here);
     } else if (has_left(task)) {
@@ -533,6 +527,15 @@ static void write_tallies(const struct dump *dump, size_t count, char *text, siz
     if (used < bytes) (void)snprintf(text + used, bytes - used, ")");
 }
 
+/* Its scope's lock is held. */
+static void show_not_started(struct dump *dump, const weir_scope *scope, const struct task *task)
+{
+    dump->reason.held = scope;
+    reason_not_started(&dump->reason, task);
+    dump->reason.held = NULL;
+    LINE(dump, 6, "%s", dump->reason.text);
+}
+
 /* Under the lock: remember the tasks that can be looked into, which stay where they
  * are, name the others, which may not, and count what is too much. */
 static void gather_tasks(struct dump *dump, const weir_scope *scope, struct level *level)
@@ -552,6 +555,7 @@ static void gather_tasks(struct dump *dump, const weir_scope *scope, struct leve
             say_task(dump, task);
             say(dump, "not inspected (%s)", atom_load(&task->home) ? "busy" : "not started");
             end_line(dump);
+            if (!atom_load(&task->home)) show_not_started(dump, scope, task);
         } else {
             tally(dump, task, inspected);
             more++;
@@ -767,6 +771,12 @@ int dump_runtime(weir_runtime *runtime, int fd)
     pause_workers(dump);
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     dump->now_ns = runtime->kernel->now_ns(runtime->kernel);
+    dump->reason.runtime = runtime;
+    dump->reason.now_ns = dump->now_ns;
+    dump->reason.all_still = dump->all_still;
+    dump->reason.still = dump->still;
+    dump->reason.symbols = &dump->symbols;
+    dump->reason.held = NULL;
     show_runtime(dump);
     show_tree(dump);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);

@@ -1,13 +1,10 @@
 /* limits.c - what a runtime may use of its machine, in words for the dump. */
 #include "watch/limits.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 
+#include "rt/boundary.h"
 #include "rt/runtime.h"
-
-enum { LOCK_TRIES = 100 };
 
 /* In whole numbers: printing floating point takes a few KiB of a task's stack. */
 static size_t whole_mib(size_t bytes)
@@ -32,15 +29,6 @@ static void describe_stacks(const struct stack_pool *stacks, char *text, size_t 
                    tenths_mib(stacks->budget_bytes));
 }
 
-static bool lock_try(struct lock *lock)
-{
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (pthread_mutex_trylock(&lock->mutex) == 0) return true;
-        (void)sched_yield();
-    }
-    return false;
-}
-
 void limits_describe(weir_runtime *runtime, char *text, size_t bytes)
 {
     char quota[48] = "no quota";
@@ -57,9 +45,9 @@ void limits_describe(weir_runtime *runtime, char *text, size_t bytes)
         (void)snprintf(memory, sizeof memory, "%zu.%zu MiB", whole_mib(limit_bytes),
                        tenths_mib(limit_bytes));
     }
-    if (lock_try(&runtime->stacks.lock)) {
+    if (boundary_hold(&runtime->stacks.lock, true)) {
         describe_stacks(&runtime->stacks, stacks, sizeof stacks);
-        (void)pthread_mutex_unlock(&runtime->stacks.lock.mutex);
+        boundary_let_go(&runtime->stacks.lock, true);
     }
     (void)snprintf(text, bytes, "%d core%s, %s, memory %s; %s", runtime->cores,
                    runtime->cores == 1 ? "" : "s", quota, memory, stacks);

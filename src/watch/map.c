@@ -1,4 +1,4 @@
-/* map.c - the boundary map as text and as JSON. */
+/* map.c - the boundary map as text and as JSON; graph.c draws it. */
 #include <errno.h>
 #include <string.h>
 #include <weir/map.h>
@@ -175,24 +175,31 @@ static void write_json(struct writer *writer)
 
 /* ---- The call ---- */
 
+static void write_as(struct writer *writer, enum weir_map_format format)
+{
+    switch (format) {
+    case WEIR_MAP_JSON: write_json(writer); break;
+    case WEIR_MAP_GRAPHVIZ: graph_write(&writer->map, &writer->text); break;
+    default: write_text(writer); break;
+    }
+}
+
 int weir_map(int fd, enum weir_map_format format)
 {
     struct writer *writer;
     int r;
 
     if (!worker_self()) return refuse_no_task("weir_map");
-    if (format != WEIR_MAP_TEXT && format != WEIR_MAP_JSON) {
-        return refuse("map: format is not set (WEIR_MAP_TEXT or WEIR_MAP_JSON)");
+    if (format != WEIR_MAP_TEXT && format != WEIR_MAP_JSON && format != WEIR_MAP_GRAPHVIZ) {
+        return refuse("map: format is not set (WEIR_MAP_TEXT, WEIR_MAP_JSON or "
+                      "WEIR_MAP_GRAPHVIZ)");
     }
     writer = mem_alloc_zeroed(sizeof *writer);
     if (!writer) return -ENOMEM;
+    writer->map.with_tasks = format == WEIR_MAP_GRAPHVIZ;
     r = map_walk(&writer->map);
     if (r == 0) {
-        if (format == WEIR_MAP_JSON) {
-            write_json(writer);
-        } else {
-            write_text(writer);
-        }
+        write_as(writer, format);
         r = writer->text.error;
     }
     if (r == 0) r = output_write(fd, writer->text.data, writer->text.used, WRITABLE_MS_MAX);

@@ -15,6 +15,7 @@
 #include "rt/scope.h"
 #include "rt/task.h"
 #include "watch/map.h"
+#include "watch/trace.h"
 
 enum { ROWS_FIRST = 64, OWNER_LEVELS_MAX = 64 };
 #define PAUSE_NS INT64_C(1000000000)
@@ -26,7 +27,7 @@ enum { ROWS_FIRST = 64, OWNER_LEVELS_MAX = 64 };
 
 /* ---- Rows ---- */
 
-static bool grow(struct map *map, void **array, size_t *room, size_t count, size_t bytes)
+bool map_grow(struct map *map, void **array, size_t *room, size_t count, size_t bytes)
 {
     size_t want = *room ? *room * 2 : (size_t)ROWS_FIRST;
     void *moved;
@@ -56,11 +57,12 @@ static struct map_row *row_new(struct map *map, const char *kind, size_t owner)
         map->omitted++;
         return NULL;
     }
-    if (!grow(map, (void **)&map->rows, &map->row_room, map->row_count, sizeof *map->rows)) {
+    if (!map_grow(map, (void **)&map->rows, &map->row_room, map->row_count, sizeof *map->rows)) {
         return NULL;
     }
     row = &map->rows[map->row_count++];
-    *row = (struct map_row){.boundary = new_boundary(kind), .inspected = true, .owner = owner};
+    *row = (struct map_row){
+        .boundary = new_boundary(kind), .inspected = true, .owner = owner, .scope = map->scope_row};
     return row;
 }
 
@@ -170,6 +172,8 @@ static void add_no_deadline(struct map *map, const struct timed_block *timed,
     struct map_row *row = row_new(map, "no deadline", add_owner(map, task->scope, task));
 
     if (!row) return;
+    row->scope = MAP_NONE;
+    row->task = atom_load(&task->id);
     (void)snprintf(row->boundary.name, sizeof row->boundary.name, "%s", timed->reason);
     row->boundary.where = timed->where;
     row->boundary.lifetime = "until its block is left";
@@ -190,8 +194,8 @@ static void look_through(struct map *map, const struct task *task)
             add_no_deadline(map, (const struct timed_block *)block, task);
         }
         if (block->kind != BLOCK_SCOPE) continue;
-        if (!grow(map, (void **)&map->pending, &map->pending_room, map->pending_count,
-                  sizeof *map->pending)) {
+        if (!map_grow(map, (void **)&map->pending, &map->pending_room, map->pending_count,
+                      sizeof *map->pending)) {
             return;
         }
         map->pending[map->pending_count++] = (weir_scope *)block;
@@ -208,11 +212,17 @@ static bool inspectable(const struct map *map, const struct task *task)
 static void visit(struct map *map, weir_scope *scope)
 {
     size_t owner = add_owner(map, scope->opener ? scope->opener->scope : NULL, scope->opener);
-    struct map_row *row = row_new(map, "scope", owner);
+    struct map_row *row;
     size_t self;
 
-    if (row) describe_scope(scope, &row->boundary);
-    if (!boundary_hold(&scope->lock.mutex, !map->all_still)) {
+    map->scope_row = MAP_NONE;
+    row = row_new(map, "scope", owner);
+    if (row) {
+        describe_scope(scope, &row->boundary);
+        row->task = scope->opener ? atom_load(&scope->opener->id) : 0;
+        map->scope_row = (size_t)(row - map->rows);
+    }
+    if (!boundary_hold(&scope->lock, !map->all_still)) {
         if (row) row->inspected = false;
         return;
     }
@@ -223,9 +233,14 @@ static void visit(struct map *map, weir_scope *scope)
     }
     list_for_each(node, &scope->children) {
         struct task *task = container_of(node, struct task, sibling);
-        if (inspectable(map, task)) look_through(map, task);
+        bool inspected = inspectable(map, task);
+        if (map->with_tasks) {
+            graph_add_task(map, task, map->scope_row,
+                           inspected || (map->all_still && !atom_load(&task->home)));
+        }
+        if (inspected) look_through(map, task);
     }
-    boundary_let_go(&scope->lock.mutex, !map->all_still);
+    boundary_let_go(&scope->lock, !map->all_still);
 }
 
 /* ---- The runtime ---- */
@@ -244,14 +259,39 @@ static void add_executor(struct map *map, struct blocking *executor)
     boundary->overflow = boundary_overflow(WEIR_REJECT);
     (void)snprintf(boundary->failure, sizeof boundary->failure,
                    "result to the caller; a caller that is cancelled leaves an orphan");
-    row->inspected = boundary_hold(&executor->mutex, true);
+    row->inspected = boundary_hold(&executor->lock, true);
     if (!row->inspected) return;
     boundary_figure(boundary, "depth", executor->queue_count);
     boundary_figure(boundary, "running",
                     (uint64_t)executor->busy_count + executor->completion_count);
     boundary_figure(boundary, "orphans", executor->orphan_count);
     boundary_figure(boundary, "rejected", executor->rejected_total);
-    boundary_let_go(&executor->mutex, true);
+    boundary_let_go(&executor->lock, true);
+}
+
+static void add_tracer(struct map *map, struct tracer *tracer)
+{
+    struct map_row *row;
+    struct boundary *boundary;
+    struct tracer_figures figures;
+
+    if (!tracer) return;
+    row = row_new(map, "trace", add_owner(map, NULL, NULL));
+    if (!row) return;
+    boundary = &row->boundary;
+    (void)snprintf(boundary->name, sizeof boundary->name, "%s", tracer->exporter.name);
+    boundary->lifetime = "the runtime's";
+    (void)snprintf(boundary->bound, sizeof boundary->bound, "%zu spans of each worker",
+                   tracer->spec.buffer_max);
+    boundary->overflow = boundary_overflow(tracer->spec.overflow);
+    (void)snprintf(boundary->failure, sizeof boundary->failure,
+                   "what cannot be exported is lost and counted");
+    tracer_figures(tracer, &figures);
+    boundary_figure(boundary, "depth", figures.buffered);
+    boundary_figure(boundary, "ended", figures.ended);
+    boundary_figure(boundary, "exported", figures.exported);
+    boundary_figure(boundary, "dropped",
+                    figures.dropped_full + figures.dropped_memory + figures.lost);
 }
 
 static void walk(struct map *map)
@@ -261,6 +301,7 @@ static void walk(struct map *map)
     add_executor(map, &map->runtime->files);
     add_executor(map, &map->runtime->names);
     add_executor(map, &map->runtime->spawns);
+    add_tracer(map, map->runtime->tracer);
     while (scope && map->error == 0) {
         visit(map, scope);
         scope = map->pending_count > 0 ? map->pending[--map->pending_count] : NULL;
@@ -280,6 +321,11 @@ int map_walk(struct map *map)
         map->still[i] = worker_stands_still(&runtime->workers[i]);
         map->all_still = map->all_still && map->still[i];
     }
+    map->reason.runtime = runtime;
+    map->reason.now_ns = runtime->kernel->now_ns(runtime->kernel);
+    map->reason.all_still = map->all_still;
+    map->reason.still = map->still;
+    map->scope_row = MAP_NONE;
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     walk(map);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
@@ -292,5 +338,7 @@ void map_deinit(struct map *map)
 {
     mem_free(map->rows);
     mem_free(map->pending);
+    mem_free(map->tasks);
+    mem_free(map->by);
     text_deinit(&map->owners);
 }

@@ -9,7 +9,7 @@
 
 #include "watch/metrics.h"
 
-enum { REGISTRY_TABLE = 256, REGISTRY_CACHE = 64, REGISTRY_KINDS_MAX = 16 };
+enum { REGISTRY_TABLE = 256, REGISTRY_CACHE = 64, REGISTRY_KINDS_MAX = 32 };
 
 struct meter_band {
     ATOM(uint64_t) buckets[HISTOGRAM_BAND_BUCKETS];

@@ -9,10 +9,13 @@
 
 #include "rt/mem.h"
 #include "rt/runtime.h"
+#include "watch/checks.h"
 #include "watch/expose.h"
 #include "watch/output.h"
 #include "watch/process.h"
 #include "watch/registry.h"
+#include "watch/trace.h"
+#include "watch/watchdog.h"
 
 enum { WRITABLE_MS_MAX = 1000 };
 
@@ -86,6 +89,18 @@ static void show_tasks(struct scrape *scrape)
     one(scrape, "weir_workers", "gauge", "Threads that run tasks.", scrape->runtime->worker_count);
 }
 
+static void show_watchdog(struct scrape *scrape)
+{
+    const struct watchdog *watchdog = atom_load_acquire(&scrape->runtime->watchdog);
+
+    one(scrape, "weir_watchdog_hits_total", "counter",
+        "Tasks that have kept a worker longer than the watchdog's threshold.",
+        watchdog ? atom_load(&watchdog->hits) : 0);
+    one(scrape, "weir_watchdog_suppressed_total", "counter",
+        "Reports of the watchdog that were not made because there were too many.",
+        watchdog ? atom_load(&watchdog->suppressed) : 0);
+}
+
 enum { EXECUTORS = 3 };
 
 struct executor_figures {
@@ -97,12 +112,12 @@ static struct executor_figures read_executor(struct blocking *executor)
 {
     struct executor_figures figures = {.name = executor->name};
 
-    (void)pthread_mutex_lock(&executor->mutex);
+    lock_acquire(&executor->lock);
     figures.queued = executor->queue_count;
     figures.busy = (uint64_t)executor->busy_count + executor->completion_count;
     figures.orphans = executor->orphans_total;
     figures.rejected = executor->rejected_total;
-    (void)pthread_mutex_unlock(&executor->mutex);
+    lock_release(&executor->lock);
     return figures;
 }
 
@@ -123,6 +138,42 @@ static void show_executors(struct scrape *scrape)
     expose_family(&scrape->out, "weir_executor_rejected_total", "counter",
                   "Calls that were refused because the queue was full.");
     for (int i = 0; i < EXECUTORS; i++) labelled(scrape, "executor", all[i].name, all[i].rejected);
+}
+
+static void show_tracer(struct scrape *scrape)
+{
+    struct tracer_figures figures;
+
+    if (!scrape->runtime->tracer) return;
+    tracer_figures(scrape->runtime->tracer, &figures);
+    one(scrape, "weir_trace_spans_buffered", "gauge", "Spans that wait to be exported.",
+        figures.buffered);
+    one(scrape, "weir_trace_spans_buffered_max", "gauge", "Spans that may wait to be exported.",
+        figures.buffer_max * scrape->runtime->worker_count);
+    one(scrape, "weir_trace_spans_ended_total", "counter", "Recorded spans that have ended.",
+        figures.ended);
+    one(scrape, "weir_trace_spans_exported_total", "counter", "Spans that the exporter has taken.",
+        figures.exported);
+    expose_family(&scrape->out, "weir_trace_spans_dropped_total", "counter",
+                  "Spans that were lost: the buffer was full, there was no memory, the export "
+                  "has failed.");
+    labelled(scrape, "reason", "full", figures.dropped_full);
+    labelled(scrape, "reason", "memory", figures.dropped_memory);
+    labelled(scrape, "reason", "export", figures.lost);
+    one(scrape, "weir_trace_export_failures_total", "counter",
+        "Batches that the exporter has failed to take.", figures.failures);
+}
+
+static void show_checks(struct scrape *scrape)
+{
+    struct checks *checks = scrape->runtime->checks;
+
+    expose_family(&scrape->out, "weir_checks_total", "counter",
+                  "Faults of locks and waits that were reported, by kind.");
+    for (int i = WEIR_CHECK_ACROSS; i < WEIR_CHECK_KINDS; i++) {
+        labelled(scrape, "kind", weir_check_name((enum weir_check_kind)i),
+                 checks ? atom_load(&checks->counts[i]) : 0);
+    }
 }
 
 static void show_registry(struct scrape *scrape)
@@ -233,8 +284,11 @@ static int scrape_new(enum weir_metrics_format format, const char *call, struct 
     expose_begin(&scrape->out, format);
     show_build(scrape);
     show_tasks(scrape);
+    show_watchdog(scrape);
     show_executors(scrape);
+    show_tracer(scrape);
     show_meters(scrape);
+    show_checks(scrape);
     show_registry(scrape);
     process_expose(&scrape->out, worker->kernel);
     expose_end(&scrape->out);

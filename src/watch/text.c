@@ -140,6 +140,13 @@ static bool escape_plain(struct text *text, unsigned char c)
     return true;
 }
 
+static bool escape_dot(struct text *text, unsigned char c)
+{
+    if (c != '"' && c != '\\') return escape_plain(text, c);
+    text_say(text, "\\%c", c);
+    return true;
+}
+
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
 void text_json(struct text *text, const char *string)
@@ -154,6 +161,11 @@ void text_label(struct text *text, const char *string)
     text_say(text, "\"");
     add_escaped(text, string, escape_label, replacement);
     text_say(text, "\"");
+}
+
+void text_dot(struct text *text, const char *string)
+{
+    add_escaped(text, string, escape_dot, replacement);
 }
 
 void text_plain(struct text *text, const char *string)

@@ -30,6 +30,8 @@ void text_say(struct text *text, const char *format, ...) __attribute__((format(
 void text_json(struct text *text, const char *string);
 /* The value of a Prometheus label, with its quotes. */
 void text_label(struct text *text, const char *string);
+/* The same inside a quoted string of Graphviz, without its quotes. */
+void text_dot(struct text *text, const char *string);
 /* For people: control characters and broken UTF-8 are shown as '?'. */
 void text_plain(struct text *text, const char *string);
 /* As much of `string` as fits with a terminator, in whole characters; broken UTF-8 as '?'. */

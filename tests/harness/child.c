@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/harness.h"
+#include "harness/test.h"
+#include "testing/harness.h"
 
 enum { EMULATOR_BYTES = 1024, EMULATOR_ARGUMENTS_MAX = 64 };
 
@@ -128,4 +129,17 @@ int test_exec(const char *const argv[], char *output, size_t output_bytes)
         _exit(127);
     }
     return finish(pid, output_fd, output, output_bytes);
+}
+
+void test_check_aborts(const char *file, int line, const char *name, void (*fn)(void *arg),
+                       void *arg, const char *sentence)
+{
+    char output[16384];
+    int status = test_child(fn, arg, output, sizeof output);
+
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+        weir_test_fail(file, line, "%s was to abort, and ended with %s %d; it printed\n%s", name,
+                       WIFSIGNALED(status) ? "signal" : "status",
+                       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), output);
+    weir_test_check_contains(file, line, "what it printed", output, sentence);
 }

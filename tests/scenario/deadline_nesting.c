@@ -260,15 +260,16 @@ static int remote_deadlines(void *arg)
     (void)arg;
     for (int i = 0; i < 50; i++) {
         weir_scope *scope = open_timed("remote", 1 + i % 3);
+        int spawned = 0;
 
-        for (int n = 0; n < 5; n++)
-            if (weir_task_spawn(scope,
-                                &(weir_task_spec){.fn = remote_sleep,
-                                                  .place = WEIR_PLACE_WORKER,
-                                                  .worker = n % 2},
-                                NULL) < 0)
-                break;
-        CHECK_INT(weir_scope_close(scope), ==, WEIR_ETIMEDOUT);
+        while (spawned < 5 && weir_task_spawn(scope,
+                                              &(weir_task_spec){.fn = remote_sleep,
+                                                                .place = WEIR_PLACE_WORKER,
+                                                                .worker = spawned % 2},
+                                              NULL) == 0)
+            spawned++;
+        /* On a busy machine the deadline may have passed before there was anybody to be reached. */
+        CHECK_INT(weir_scope_close(scope), ==, spawned > 0 ? WEIR_ETIMEDOUT : 0);
     }
     return 0;
 }

@@ -1,8 +1,5 @@
-/* examples_test.c - the example programs, run as a user would run them.
- *
- * They are looked for beside this program: BUILD/tests/weir-tests, BUILD/examples/echo. What they
- * and the guide show is compared with the sources, which are looked for from the working folder
- * or three levels above this program (build/KIND/tests).
+/* examples_test.c - the example programs, run as a user would run them; what they and the guide
+ * show is compared with the sources (harness/program.h).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,137 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/program.h"
 #include "harness/test.h"
-
-enum { OUTPUT_BYTES = 64 * 1024, WAIT_MS = 10000, PATH_BYTES = 1024 };
-
-#define WAIT_MS_HERE (WAIT_MS * test_slower())
-
-/* ---- Finding programs and sources ---- */
-
-/* The folder of this program, `levels` folders up. */
-static void above_program(int levels, char *path)
-{
-    ssize_t length = readlink("/proc/self/exe", path, PATH_BYTES - 1);
-    if (length <= 0) TEST_FAIL("readlink: %s", strerror(errno));
-    path[length] = '\0';
-    for (int i = 0; i <= levels; i++) {
-        char *slash = strrchr(path, '/');
-        if (slash) *slash = '\0';
-    }
-}
-
-static const char *example(const char *name)
-{
-    static char paths[2][PATH_BYTES * 2];
-    static int turn;
-    char *path = paths[turn++ % 2];
-    char folder[PATH_BYTES];
-
-    above_program(1, folder);
-    (void)snprintf(path, sizeof paths[0], "%s/examples/%s", folder, name);
-    if (access(path, X_OK) != 0) TEST_SKIP("the examples are not built beside the tests");
-    return path;
-}
-
-static const char *source(const char *name)
-{
-    static char texts[2][OUTPUT_BYTES];
-    static int turn;
-    char *text = texts[turn++ % 2];
-    char folder[PATH_BYTES];
-    char path[PATH_BYTES * 2];
-    size_t length;
-    FILE *file = fopen(name, "re");
-
-    if (!file) {
-        above_program(3, folder);
-        (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-        file = fopen(path, "re");
-    }
-    if (!file) TEST_SKIP("the sources are neither here nor above the build folder");
-    length = fread(text, 1, OUTPUT_BYTES - 1, file);
-    (void)fclose(file);
-    CHECK_INT(length, <, OUTPUT_BYTES - 1);
-    text[length] = '\0';
-    return text;
-}
-
-/* ---- Programs that run beside the test ---- */
-
-struct program {
-    pid_t pid;
-    int out; /* what it prints */
-    int in;  /* its standard input */
-    size_t length;
-    char text[OUTPUT_BYTES];
-};
-
-static void program_start(struct program *program, const char *const argv[])
-{
-    int out[2];
-    int in[2];
-
-    memset(program, 0, sizeof *program);
-    CHECK_INT(pipe2(out, O_CLOEXEC), ==, 0);
-    CHECK_INT(pipe2(in, O_CLOEXEC), ==, 0);
-    program->pid = fork();
-    CHECK_INT(program->pid, >=, 0);
-    if (program->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it must not survive a test that fails */
-        dup2(in[0], STDIN_FILENO);
-        dup2(out[1], STDOUT_FILENO);
-        dup2(out[1], STDERR_FILENO);
-        test_become(argv);
-        _exit(127);
-    }
-    close(out[1]);
-    close(in[0]);
-    program->out = out[0];
-    program->in = in[1];
-}
-
-/* More of what it prints. False at the end. */
-static bool program_read(struct program *program, const char *what)
-{
-    struct pollfd wait_for = {.fd = program->out, .events = POLLIN};
-    ssize_t n;
-
-    test_note("waiting for the program: %s", what);
-    if (poll(&wait_for, 1, WAIT_MS_HERE) != 1)
-        TEST_FAIL("the program did not go on (%s); it said\n%s", what, program->text);
-    n = read(program->out, program->text + program->length, OUTPUT_BYTES - 1 - program->length);
-    CHECK_INT(n, >=, 0);
-    program->length += (size_t)n;
-    program->text[program->length] = '\0';
-    return n > 0;
-}
-
-static void program_expect(struct program *program, const char *part)
-{
-    while (!strstr(program->text, part))
-        if (!program_read(program, part))
-            TEST_FAIL("the program ended without saying '%s'; it said\n%s", part, program->text);
-}
-
-/* Read to the end, and return the status as waitpid gives it. */
-static int program_end(struct program *program)
-{
-    int status;
-
-    close(program->in);
-    while (program_read(program, "to end")) continue;
-    close(program->out);
-    CHECK_INT(waitpid(program->pid, &status, 0), ==, program->pid);
-    return status;
-}
-
-#define CHECK_EXIT(status, code, text)                                                      \
-    do {                                                                                    \
-        int status_ = (status);                                                             \
-        if (!WIFEXITED(status_) || WEXITSTATUS(status_) != (code))                          \
-            TEST_FAIL("status %#x instead of exit %d; it said\n%s", status_, (code), text); \
-    } while (0)
 
 /* ---- The echo server and its clients ---- */
 
@@ -165,43 +33,12 @@ static int echo_start(struct program *program)
     return (int)strtol(port + strlen("tcp:127.0.0.1:"), NULL, 10);
 }
 
-static int client_connect(int port, int buffer_bytes)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK_INT(fd, >=, 0);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (buffer_bytes > 0) {
-        CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes), ==, 0);
-        CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes), ==, 0);
-    }
-    CHECK_INT(connect(fd, (struct sockaddr *)&address, sizeof address), ==, 0);
-    return fd;
-}
-
-/* Up to `bytes`, until the end of the stream or `wait_ms` without any. */
-static size_t client_read(int fd, char *data, size_t bytes, int wait_ms)
-{
-    struct pollfd wait_for = {.fd = fd, .events = POLLIN};
-    size_t count = 0;
-
-    while (count < bytes) {
-        ssize_t n;
-        if (poll(&wait_for, 1, wait_ms) != 1) break;
-        n = recv(fd, data + count, bytes - count, 0);
-        if (n <= 0) break;
-        count += (size_t)n;
-    }
-    return count;
-}
-
 static void client_say(int fd, const char *text)
 {
     char answer[64];
 
     CHECK_INT(send(fd, text, strlen(text), MSG_NOSIGNAL), ==, strlen(text));
-    CHECK_INT(client_read(fd, answer, strlen(text), WAIT_MS_HERE), ==, strlen(text));
+    CHECK_INT(client_read(fd, answer, strlen(text), PROGRAM_WAIT_MS), ==, strlen(text));
     CHECK(memcmp(answer, text, strlen(text)) == 0);
 }
 
@@ -238,7 +75,7 @@ TEST(example_echo_answers_and_drains_at_sigterm)
     client_say(fds[1], "and again\n");
     CHECK_INT(kill(echo.pid, SIGTERM), ==, 0);
     /* Idle connections are closed at once, not when the drain's budget is used up. */
-    for (int i = 0; i < 3; i++) CHECK_INT(client_read(fds[i], &byte, 1, WAIT_MS_HERE), ==, 0);
+    for (int i = 0; i < 3; i++) CHECK_INT(client_read(fds[i], &byte, 1, PROGRAM_WAIT_MS), ==, 0);
     for (int i = 0; i < 3; i++) close(fds[i]);
     CHECK_EXIT(program_end(&echo), 0, echo.text);
     CHECK_CONTAINS(echo.text, "4 requests answered, 0 rejected, 0 cut off");
@@ -321,7 +158,7 @@ struct run {
 
 static void check_runs(const struct run *runs, size_t count)
 {
-    static char output[OUTPUT_BYTES];
+    static char output[PROGRAM_OUTPUT_BYTES];
 
     for (size_t i = 0; i < count; i++) {
         const struct run *run = &runs[i];
@@ -390,6 +227,21 @@ TEST(example_orders_goes_on_without_an_optional_dependency)
     CHECK_RUNS(runs);
 }
 
+TEST_WITH(example_bank_has_a_race_that_only_simulation_finds, .timeout_ms = 60000)
+{
+    static const struct run runs[] = {
+        {"bank_test", {"nobody_is_overdrawn_on_a_thousand_days"}, 0, "1 passed, 0 failed"},
+        {"bank_test",
+         {"hasty_transfers_overdraw_nobody"},
+         1,
+         "invariant 'nobody is overdrawn' does not hold"},
+        {"bank_test", {"transfers_overdraw_nobody"}, 0, "1 passed, 0 failed"},
+        {"bank_test", {"*vault*"}, 0, "2 passed, 0 failed"},
+    };
+    test_skip_without_sim();
+    CHECK_RUNS(runs);
+}
+
 /* Every job that was taken was finished, or cut off and saved. */
 static void check_jobs(const char *output, int *ret_cut_off)
 {
@@ -412,17 +264,21 @@ static void check_jobs(const char *output, int *ret_cut_off)
 
 TEST(example_shutdown_drains_and_reports_what_it_cut_off)
 {
-    static char output[OUTPUT_BYTES];
+    static char output[PROGRAM_OUTPUT_BYTES];
+    char after[16];
     int cut_off;
 
-    CHECK_EXIT(test_exec((const char *const[]){example("shutdown"), "--drain", "20", NULL}, output,
-                         sizeof output),
+    /* Long enough for some jobs to come, also where everything is slow. */
+    (void)snprintf(after, sizeof after, "%d", 500 * test_slower());
+    CHECK_EXIT(test_exec((const char *const[]){example("shutdown"), "--after", after, "--drain",
+                                               "20", NULL},
+                         output, sizeof output),
                0, output);
     check_jobs(output, &cut_off);
     CHECK_INT(cut_off, >, 0);
     CHECK_CONTAINS(output, "was cut off after");
-    CHECK_EXIT(test_exec((const char *const[]){example("shutdown"), "--after", "100", "--drain",
-                                               "15000", NULL},
+    CHECK_EXIT(test_exec((const char *const[]){example("shutdown"), "--after", after, "--drain",
+                                               "600000", NULL},
                          output, sizeof output),
                0, output);
     check_jobs(output, &cut_off);
@@ -468,6 +324,22 @@ TEST(example_tour_finds_what_the_guide_promises)
 {
     static const struct run runs[] = {{"tour", {NULL}, 0, "first_bytes"}};
     CHECK_RUNS(runs);
+}
+
+/* Once for all that it says: its timeouts are those of a service, 50 ms and more. */
+TEST_WITH(example_resilience_degrades_and_recovers, .timeout_ms = 60000)
+{
+    static const char *const says[] = {
+        "breaker 'prices': closed -> open",
+        "breaker 'prices': half open -> closed",
+        ", kept as a letter",
+        "away 0+40",
+    };
+    static char output[PROGRAM_OUTPUT_BYTES];
+
+    CHECK_EXIT(test_exec((const char *const[]){example("resilience"), NULL}, output, sizeof output),
+               0, output);
+    for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) CHECK_CONTAINS(output, says[i]);
 }
 
 /* ---- What the documents show is what is compiled ---- */
@@ -516,4 +388,22 @@ TEST(guide_shows_examples_tour)
         count++;
     }
     CHECK_INT(count, >=, 8);
+}
+
+TEST(guide_shows_examples_resilience)
+{
+    const char *guide = source("docs/guide/resilience.md");
+    const char *program = source("examples/resilience.c");
+    const char *block;
+    size_t length;
+    int count = 0;
+
+    while ((block = next_block(&guide, &length))) {
+        if (!memmem(program, strlen(program), block, length))
+            TEST_FAIL(
+                "this block of docs/guide/resilience.md is not in examples/resilience.c:\n%.*s",
+                (int)length, block);
+        count++;
+    }
+    CHECK_INT(count, >=, 6);
 }

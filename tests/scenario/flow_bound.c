@@ -209,7 +209,7 @@ static int want_items(void *arg)
     return r == WEIR_ECLOSED ? 0 : r;
 }
 
-FLOW_TEST(flow_waiters_get_equal_shares)
+FLOW_TEST_LOCKS(flow_waiters_get_equal_shares)
 {
     struct race race = {.left = (long)RIVALS * TURNS}, *shared = &race;
     weir_chan_spec spec = {.name = "items",
@@ -221,6 +221,7 @@ FLOW_TEST(flow_waiters_get_equal_shares)
     FLOW_SCOPE(scope, &result)
     {
         CHECK_OK(weir_mutex_open(scope, "mutex", &race.mutex));
+        weir_mutex_may_suspend(race.mutex, "rivals must come while it is held");
         FLOW_SCOPE(rivals, &inner)
         {
             for (int i = 0; i < RIVALS; i++) {

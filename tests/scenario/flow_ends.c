@@ -267,7 +267,7 @@ static int play_orders(enum waiting waiting, enum weir_on_close on_close, int st
             enum step held = order[with];
             order[with] = order[i];
             order[i] = held;
-            if (++seen % stride == 0) {
+            if (++seen % stride == 0 && !(stride > 1 && test_late())) {
                 test_note("%s wait, %s, order %d", table[waiting].name,
                           on_close == WEIR_DRAIN ? "drain" : "discard", seen);
                 play(order, waiting, on_close, false);
@@ -296,7 +296,9 @@ static int play_all(int stride)
 
 FLOW_TEST(chan_ends_go_in_any_order_while_somebody_waits)
 {
-    CHECK_INT(play_all(TEST_SLOW ? 301 : 11), >, 280);
+    int played = play_all(TEST_SLOW ? 301 : 11);
+
+    if (!test_late()) CHECK_INT(played, >, 280);
     return 0;
 }
 

@@ -253,15 +253,18 @@ static int use_once(void *arg)
     return 0;
 }
 
-FLOW_TEST(flow_stress_locks)
+FLOW_TEST_LOCKS(flow_stress_locks)
 {
     static struct guarded guarded;
     int result;
 
+    memset(&guarded, 0, sizeof guarded);
     FLOW_SCOPE(scope, &result)
     {
         CHECK_OK(weir_mutex_open(scope, "mutex", &guarded.mutex));
         CHECK_OK(weir_rwlock_open(scope, "rwlock", &guarded.rwlock));
+        weir_mutex_may_suspend(guarded.mutex, "others must come while it is held");
+        weir_rwlock_may_suspend(guarded.rwlock, "others must come while it is held");
         CHECK_OK(weir_semaphore_open(
             scope,
             &(weir_semaphore_spec){

@@ -141,8 +141,9 @@ static void fixture_open(struct fixture *fixture, weir_scope *scope)
         WEIR_DEADLINE(15) {
             r = weir_connect(fixture->crowded_address, &fixture->crowd[fixture->crowd_count]);
         }
-        if (r < 0) break;
-        fixture->crowd_count++;
+        if (r == 0) fixture->crowd_count++;
+        /* There is room for one more than the backlog: if one of them was too late, once more. */
+        if (r < 0 && fixture->crowd_count >= 2) break;
     }
     CHECK_INT(r, ==, WEIR_ETIMEDOUT);
     CHECK_OK(weir_udp_open("udp:127.0.0.1:0", &fixture->udp));

@@ -294,6 +294,13 @@ TEST(stop_of_the_runtime_reaches_every_level)
     CHECK_INT(run_on(1, stop_all, NULL), ==, WEIR_ECANCELED);
 }
 
+/* Has a timer of its own, and does not end before it is cancelled, however late that comes. */
+static int work_on(void *arg)
+{
+    (void)arg;
+    return weir_sleep(600000);
+}
+
 static int stop_given(void *arg)
 {
     weir_scope *scope = *(weir_scope **)arg;
@@ -308,12 +315,12 @@ static int stop_from_afar(void *arg)
 {
     int rounds = *(int *)arg;
 
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds && (i == 0 || !test_late()); i++) {
         weir_scope *outer = open_scope("outer", WEIR_FAIL_FAST);
         weir_scope *scope = open_scope("stopped", WEIR_FAIL_FAST);
 
         for (int n = 0; n < 4; n++)
-            spawn_at(scope, n % 2, "s", i % 2 ? sleep_until_cancelled : finish_work, NULL, 0);
+            spawn_at(scope, n % 2, "s", i % 2 ? sleep_until_cancelled : work_on, NULL, 0);
         spawn_at(outer, 1, "stopper", stop_given, &scope, sizeof scope);
         CHECK_INT(weir_scope_close(scope), ==, WEIR_ECANCELED);
         CHECK_OK(weir_scope_close(outer));
@@ -348,7 +355,7 @@ static int close_under_stops(void *arg)
 {
     int rounds = *(int *)arg;
 
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds && (i == 0 || !test_late()); i++) {
         ATOM(int) going = 0;
         weir_scope *scope = open_scope("closing", WEIR_FAIL_FAST);
         struct {

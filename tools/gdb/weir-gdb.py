@@ -96,7 +96,7 @@ WAITS = {
 
 # The function and the file that tell the library from another program with the same names.
 ENTRY = "weir_run_sized"
-RUNTIMES, RUNTIMES_FILE = "runtimes", "rt/runtime.c"
+RUNTIMES, RUNTIMES_FILE = "runtimes", "rt/open_runtimes.c"
 CLOCK = "real_now_ns"  # CLOCK_MONOTONIC
 
 # Stack pointer, frame pointer and program counter, as gdb calls them.

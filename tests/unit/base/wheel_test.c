@@ -360,7 +360,7 @@ static void model_run(uint64_t seed, int rounds)
     }
 }
 
-TEST(wheel_equals_a_naive_model_for_fixed_seeds)
+TEST_WITH(wheel_equals_a_naive_model_for_fixed_seeds, .timeout_ms = 60000)
 {
     for (uint64_t seed = 1; seed <= 16; seed++) model_run(seed, 4000);
 }

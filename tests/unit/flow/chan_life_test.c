@@ -126,7 +126,7 @@ static int play_all(const weir_chan_spec *spec, int skip)
             enum step held = order[with];
             order[with] = order[i];
             order[i] = held;
-            if (seen++ % skip == 0) {
+            if (seen++ % skip == 0 && !(skip > 1 && test_late())) {
                 test_note("order %d", seen);
                 play(order, spec);
                 played++;
@@ -159,7 +159,9 @@ static int play_policies(int skip)
 
 FLOW_TEST(chan_ends_closed_and_dropped_in_many_orders_lose_nothing)
 {
-    CHECK_INT(play_policies(TEST_SLOW ? 401 : 101), >, 6 * 500);
+    int played = play_policies(TEST_SLOW ? 401 : 101);
+
+    if (!test_late()) CHECK_INT(played, >, 6 * 500);
     return 0;
 }
 

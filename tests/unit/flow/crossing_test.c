@@ -22,6 +22,8 @@ static weir_event *event;
 static weir_mutex *mutex;
 static weir_rwlock *rwlock;
 static weir_semaphore *semaphore;
+static weir_limit *limit;
+static weir_rate *rate;
 static weir_watch *watch;
 static weir_broadcast *broadcast;
 static weir_subscriber *subscriber;
@@ -80,6 +82,40 @@ static int acquire(void)
 static void close_semaphore(void)
 {
     weir_semaphore_close(semaphore);
+}
+
+static int open_limit(weir_scope *scope)
+{
+    weir_limit_spec spec = {.name = "l",
+                            .kind = WEIR_LIMIT_FIXED,
+                            .concurrency = 1,
+                            .waiters_max = 1,
+                            .overflow = WEIR_WAIT};
+    return weir_limit_open(scope, &spec, &limit);
+}
+static int enter_limit(void)
+{
+    weir_limit_pass pass;
+    return weir_limit_enter(limit, &pass);
+}
+static void close_limit(void)
+{
+    weir_limit_close(limit);
+}
+
+static int open_rate(weir_scope *scope)
+{
+    weir_rate_spec spec = {
+        .name = "r", .rate = 1, .burst = 1, .waiters_max = 1, .overflow = WEIR_WAIT};
+    return weir_rate_open(scope, &spec, &rate);
+}
+static int take_rate(void)
+{
+    return weir_rate_take(rate, 1);
+}
+static void close_rate(void)
+{
+    weir_rate_close(rate);
 }
 
 static int open_watch(weir_scope *scope)
@@ -207,6 +243,8 @@ static const struct crossing crossings[] = {
     {"mutex", open_mutex, lock_mutex, close_mutex, WEIR_ECLOSED},
     {"rwlock", open_rwlock, read_rwlock, close_rwlock, WEIR_ECLOSED},
     {"semaphore", open_semaphore, acquire, close_semaphore, WEIR_ECLOSED},
+    {"limit", open_limit, enter_limit, close_limit, WEIR_ECLOSED},
+    {"rate", open_rate, take_rate, close_rate, WEIR_ECLOSED},
     {"watch", open_watch, await_change, close_watch, WEIR_ECLOSED},
     {"subscriber", open_subscriber, next_value, close_subscriber, WEIR_ECLOSED},
     {"pool", open_pool, run_in_pool, close_pool, WEIR_ECLOSED},
@@ -615,7 +653,7 @@ FLOW_TEST(an_actor_that_is_closed_at_any_moment_ends_as_cancelled_or_with_its_ow
 
     FLOW_SCOPE_ANYWHERE(outer, &result)
     {
-        for (int i = 0; i < 500; i++) {
+        for (int i = 0; i < 500 && !test_late(); i++) {
             int spins = 80 * i, inner;
             weir_task_spec task_spec = {.fn = close_soon,
                                         .arg = &spins,

@@ -36,6 +36,26 @@ static inline int flow_test_run(weir_task_fn body)
     }                                               \
     static int flow_body_##name_(__attribute__((unused)) void *arg)
 
+/* The same with locks that are checked, and again with locks that are not, which go another
+ * way. */
+static inline void flow_test_both(weir_task_fn body)
+{
+    weir_config config = {.workers = test_workers(), .log_level = WEIR_LOG_OFF};
+
+    config.lock_checks = WEIR_CHECKS_ON;
+    CHECK_OK(weir_run(&config, flow_test_task, &body));
+    config.lock_checks = WEIR_CHECKS_OFF;
+    CHECK_OK(weir_run(&config, flow_test_task, &body));
+}
+
+#define FLOW_TEST_LOCKS(name_)                                           \
+    static int flow_body_##name_(void *arg);                             \
+    TEST_WITH(name_, .timeout_ms = (int64_t)2 * TEST_TIMEOUT_MS_DEFAULT) \
+    {                                                                    \
+        flow_test_both(flow_body_##name_);                               \
+    }                                                                    \
+    static int flow_body_##name_(__attribute__((unused)) void *arg)
+
 /* The same on one worker, with a clock that moves only while nothing can run: no deadline
  * passes before its time, however busy the machine is. */
 #define FLOW_TEST_CLOCK(name_)                      \

@@ -565,11 +565,11 @@ FLOW_TEST(a_pipeline_counts_what_its_first_stage_drops)
                                      .concurrency = 1,
                                      .queue_max = 1,
                                      .overflow = drops[i],
-                                     .timeout_ms = 1000,
+                                     .timeout_ms = 15000,
                                      .on_failure = WEIR_STAGE_FAIL}};
         weir_pipeline_spec spec = {.name = i ? "oldest" : "newest",
                                    .item_bytes = sizeof(int),
-                                   .budget_ms = 2000,
+                                   .budget_ms = 18000,
                                    .stages = stages,
                                    .stage_count = 1,
                                    .on_lost = note_lost};

@@ -237,12 +237,16 @@ FLOW_TEST(pool_makes_an_orphan_of_a_job_that_outlives_its_caller)
 /* ---- Classes ---- */
 
 static ATOM(int) bulk_done, bulk_done_before_user;
-static ATOM(bool) bulk_ends;
+static ATOM(bool) bulk_ends, bulk_held;
+static ATOM(int) bulk_waiting;
 
 static int do_bulk(void *data)
 {
     (void)data;
     work_a_moment();
+    (void)atom_add(&bulk_waiting, 1);
+    while (atom_load_acquire(&bulk_held)) (void)sched_yield();
+    (void)atom_sub(&bulk_waiting, 1);
     (void)atom_add(&bulk_done, 1);
     return 0;
 }
@@ -265,6 +269,34 @@ static int run_bulk(void *arg)
     return r;
 }
 
+static int run_user(void *arg)
+{
+    return weir_pool_run(*(weir_pool **)arg, 1, do_user, NULL, 0);
+}
+
+/* Both threads have a job of the bulk in hand, and the one of the user is in its queue: how many
+ * of the bulk are done before it, from then on. */
+static int done_before_user(weir_scope *scope, weir_pool *pool)
+{
+    weir_pool_figures figures;
+    weir_task user;
+    int before;
+
+    atom_store(&bulk_held, true);
+    while (atom_load(&bulk_waiting) < 2) CHECK_OK(weir_sleep(1));
+    before = atom_load(&bulk_done);
+    atom_store(&bulk_done_before_user, 0);
+    CHECK_OK(weir_task_spawn(
+        scope, &(weir_task_spec){.fn = run_user, .arg = &pool, .arg_bytes = sizeof pool}, &user));
+    do {
+        CHECK_OK(weir_sleep(1));
+        CHECK_OK(weir_pool_figures_of(pool, 1, &figures));
+    } while (figures.queued == 0);
+    atom_store_release(&bulk_held, false);
+    CHECK_OK(weir_task_join(user, NULL));
+    return atom_load(&bulk_done_before_user) - before;
+}
+
 FLOW_TEST(pool_with_a_saturated_bulk_class_still_serves_the_other_at_once)
 {
     enum { BULK = 200 };
@@ -277,6 +309,8 @@ FLOW_TEST(pool_with_a_saturated_bulk_class_still_serves_the_other_at_once)
     int result;
 
     atom_store(&bulk_done, 0);
+    atom_store(&bulk_held, false);
+    atom_store(&bulk_waiting, 0);
     atom_store(&bulk_ends, false);
     spec.classes = classes;
     spec.class_count = 2;
@@ -286,14 +320,8 @@ FLOW_TEST(pool_with_a_saturated_bulk_class_still_serves_the_other_at_once)
         for (int i = 0; i < BULK; i++) CHECK_OK(weir_spawn(scope, run_bulk, &pool, sizeof pool));
         CHECK_OK(weir_yield());
         for (int i = 0; i < 10; i++) {
-            int before = atom_load(&bulk_done);
-            int between;
-            atom_store(&bulk_done_before_user, 0);
-            CHECK_OK(weir_pool_run(pool, 1, do_user, NULL, 0));
-            between = atom_load(&bulk_done_before_user) - before;
-            /* Those that ran already, and what ran before it was in its queue: far from all
-             * that were queued before it. */
-            CHECK_INT(between, <=, BULK / 4);
+            /* Those that ran already, and few more: far from all that were queued before it. */
+            CHECK_INT(done_before_user(scope, pool), <=, BULK / 4);
         }
         atom_store(&bulk_ends, true);
     }

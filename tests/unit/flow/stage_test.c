@@ -300,9 +300,9 @@ FLOW_TEST(pipeline_stage_runs_in_a_pool_and_a_late_job_touches_nothing)
     reset();
     atom_store(&pool_gate, false);
     stages[1].fn = step_in_pool;
-    stages[1].timeout_ms = 200 * test_slower();
+    stages[1].timeout_ms = 1000 * test_slower();
     stages[1].on_failure = WEIR_STAGE_SKIP;
-    spec.budget_ms = 15000 + 200 * test_slower();
+    spec.budget_ms = 15000 + 1000 * test_slower();
     FLOW_SCOPE(scope, &result)
     {
         struct item item = {0};
@@ -376,10 +376,24 @@ TEST_WITH(pipeline_figures_have_the_target_beside_what_is_measured, .workers = 1
 
 struct fake_policy {
     int refuse_from; /* attempts from this number on are refused */
-    int before, after;
+    int before, after, ended;
+    int ended_with;
     int results[8];
     int64_t again_ms;
 };
+
+/* What it keeps of an item stays until it has ended, and the item is as it came. */
+static void fake_ended(void *keep_state, const weir_stage_attempt *attempt, int result)
+{
+    struct fake_policy *fake = keep_state;
+    const struct item *item = attempt->item;
+    CHECK_INT(attempt->number, ==, fake->before);
+    CHECK_INT(attempt->item_bytes, ==, sizeof *item);
+    CHECK_INT(item->trail, ==, 1);
+    CHECK_INT(*(int *)attempt->keep, ==, 4711);
+    fake->ended++;
+    fake->ended_with = result;
+}
 
 static int fake_before(void *keep_state, const weir_stage_attempt *attempt)
 {
@@ -388,6 +402,8 @@ static int fake_before(void *keep_state, const weir_stage_attempt *attempt)
     CHECK_STR(attempt->stage, "two");
     CHECK_INT(attempt->number, ==, ++fake->before);
     CHECK_INT(attempt->deadline_ns, >, weir_now_ns());
+    if (attempt->number == 1) memset(attempt->keep, 0x5a, WEIR_STAGE_KEEP_BYTES);
+    *(int *)attempt->keep = 4711;
     if (fake->refuse_from && attempt->number >= fake->refuse_from) return WEIR_EOVERLOAD;
     return weir_yield();
 }
@@ -435,6 +451,7 @@ FLOW_TEST(pipeline_policy_slot_decides_before_and_after_each_attempt)
         struct fake_policy fake = {.refuse_from = row->refuse_from, .again_ms = row->again_ms};
         const weir_stage_policy policy = {.before = fake_before,
                                           .after = fake_after,
+                                          .ended = fake_ended,
                                           .worst_case_ms = thrice,
                                           .attempts_max = row->attempts_max,
                                           .keep_state = &fake};
@@ -449,7 +466,7 @@ FLOW_TEST(pipeline_policy_slot_decides_before_and_after_each_attempt)
         stages[1].fn = third_time;
         stages[1].keep_policy = &policy;
         stages[1].idempotent = true;
-        stages[1].timeout_ms = 1000;
+        stages[1].timeout_ms = 2500;
         FLOW_SCOPE(scope, &result)
         {
             struct item item = {0};
@@ -458,6 +475,8 @@ FLOW_TEST(pipeline_policy_slot_decides_before_and_after_each_attempt)
             CHECK_INT(item.trail, ==, row->expected ? 1 : 123);
             CHECK_INT(fake.before, ==, row->before);
             CHECK_INT(fake.after, ==, row->after);
+            CHECK_INT(fake.ended, ==, 1);
+            CHECK_INT(fake.ended_with, ==, row->expected);
             for (int k = 0; k < fake.after; k++) {
                 CHECK_INT(fake.results[k], ==, k < 2 ? -EAGAIN : 0);
             }
@@ -613,9 +632,12 @@ FLOW_TEST(pipeline_accounts_for_every_item_of_many_callers_and_senders)
     return result;
 }
 
+static ATOM(int) producing;
+
 static int run_producer(void *arg)
 {
     const struct stream *stream = arg;
+    (void)atom_add(&producing, 1);
     for (;;) {
         int r = weir_pipeline_send(stream->pipeline, &(struct item){0});
         if (r < 0) return r == WEIR_ECLOSED ? 0 : r;
@@ -638,6 +660,7 @@ static void outrun(int for_ms)
     int result;
 
     reset();
+    atom_store(&producing, 0);
     stages[2].fn = slow_step;
     FLOW_SCOPE_ANYWHERE(scope, &result)
     {
@@ -647,7 +670,8 @@ static void outrun(int for_ms)
             CHECK_OK(weir_spawn(scope, run_producer, &stream, sizeof stream));
         }
         for (int64_t until = weir_now_ns() + for_ms * INT64_C(1000000); weir_now_ns() < until;) {
-            while (atom_load(&places[2].left) < 20) CHECK_OK(weir_sleep(1));
+            while (atom_load(&places[2].left) < 20 || atom_load(&producing) < 20)
+                CHECK_OK(weir_sleep(1));
             CHECK_OK(weir_sleep(10));
             if (!bytes) bytes = test_live_bytes();
             CHECK_INT(test_live_bytes(), <=,

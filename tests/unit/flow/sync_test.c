@@ -39,7 +39,7 @@ static int count_inside(void *arg)
     return 0;
 }
 
-FLOW_TEST(mutex_lets_one_task_in_at_a_time)
+FLOW_TEST_LOCKS(mutex_lets_one_task_in_at_a_time)
 {
     struct shared shared = {.total = 0}, *pointer = &shared;
     int result;
@@ -47,6 +47,7 @@ FLOW_TEST(mutex_lets_one_task_in_at_a_time)
     FLOW_SCOPE_ANYWHERE(scope, &result)
     {
         CHECK_OK(weir_mutex_open(scope, "m", &shared.mutex));
+        weir_mutex_may_suspend(shared.mutex, "others must come while it is held");
         for (int i = 0; i < 20; i++)
             CHECK_OK(weir_spawn(scope, count_inside, &pointer, sizeof pointer));
     }
@@ -55,11 +56,12 @@ FLOW_TEST(mutex_lets_one_task_in_at_a_time)
     return 0;
 }
 
-FLOW_TEST_CLOCK(mutex_refuses_its_holder_and_forgets_who_gave_up)
+static int refuse_and_forget(void *arg)
 {
     struct shared shared = {.total = 0}, *pointer = &shared;
     int result, r = 0;
 
+    (void)arg;
     FLOW_SCOPE(scope, &result)
     {
         CHECK_OK(weir_mutex_open(scope, "m", &shared.mutex));
@@ -77,6 +79,15 @@ FLOW_TEST_CLOCK(mutex_refuses_its_holder_and_forgets_who_gave_up)
         weir_mutex_close(shared.mutex);
     }
     return result;
+}
+
+TEST_WITH(mutex_refuses_its_holder_and_forgets_who_gave_up, .workers = 1)
+{
+    test_clock_auto();
+    test_checks_expected();
+    flow_test_both(refuse_and_forget);
+    CHECK_INT(test_checks(WEIR_CHECK_RECURSION), ==, 1);
+    CHECK_INT(test_checks(WEIR_CHECK_ACROSS), >=, 1);
 }
 
 /* ---- Semaphore ---- */
@@ -186,7 +197,7 @@ static int visit(void *arg)
     return 0;
 }
 
-FLOW_TEST(rwlock_goes_in_order_of_arrival)
+FLOW_TEST_LOCKS(rwlock_goes_in_order_of_arrival)
 {
     struct shared shared = {.total = 0};
     int result;
@@ -195,6 +206,7 @@ FLOW_TEST(rwlock_goes_in_order_of_arrival)
     {
         static const bool writes[5] = {false, true, false, true, false};
         CHECK_OK(weir_rwlock_open(scope, "l", &shared.lock));
+        weir_rwlock_may_suspend(shared.lock, "others must come while it is held");
         CHECK_OK(weir_rwlock_write(shared.lock));
         for (int i = 0; i < 5; i++) {
             struct visitor visitor = {&shared, writes[i], i};
@@ -221,7 +233,16 @@ static int read_together(void *arg)
     return r;
 }
 
-FLOW_TEST(rwlock_lets_readers_in_together_and_a_writer_that_gives_up_out_of_the_way)
+static int write_and_give_up(void *arg)
+{
+    struct shared *shared = *(struct shared **)arg;
+    int r = 0;
+    WEIR_DEADLINE(1) { r = weir_rwlock_write(shared->lock); }
+    CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+    return 0;
+}
+
+FLOW_TEST_LOCKS(rwlock_lets_readers_in_together_and_a_writer_that_gives_up_out_of_the_way)
 {
     struct shared shared = {.total = 0}, *pointer = &shared;
     int result, r = 0;
@@ -229,9 +250,13 @@ FLOW_TEST(rwlock_lets_readers_in_together_and_a_writer_that_gives_up_out_of_the_
     FLOW_SCOPE(scope, &result)
     {
         CHECK_OK(weir_rwlock_open(scope, "l", &shared.lock));
+        weir_rwlock_may_suspend(shared.lock, "others must come while it is held");
         CHECK_OK(weir_rwlock_read(shared.lock));
-        WEIR_DEADLINE(1) { r = weir_rwlock_write(shared.lock); }
-        CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+        FLOW_SCOPE(inner, &r)
+        {
+            CHECK_OK(weir_spawn(inner, write_and_give_up, &pointer, sizeof pointer));
+        }
+        CHECK_OK(r);
         for (int i = 0; i < 4; i++)
             CHECK_OK(weir_spawn(scope, read_together, &pointer, sizeof pointer));
         CHECK_OK(weir_yield());

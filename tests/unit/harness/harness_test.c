@@ -1,5 +1,6 @@
 /* harness_test.c - the runner reports what goes wrong, and nothing else. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,23 +9,7 @@
 
 #include "harness/test.h"
 #include "rt/mem.h"
-
-static char output[256 * 1024];
-
-/* Run the test program with these arguments; returns its exit status. */
-#define RUN(...) run((const char *const[]){"/proc/self/exe", __VA_ARGS__, NULL})
-
-static int run(const char *const argv[])
-{
-    int status;
-
-    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
-    unsetenv("WEIR_TEST_MASK");
-    unsetenv("WEIR_TEST_WORKERS");
-    status = test_exec(argv, output, sizeof output);
-    CHECK(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
+#include "unit/harness/run_self.h"
 
 static void check_fails(const char *name, const char *reason, const char *words)
 {
@@ -78,7 +63,7 @@ TEST(harness_ends_what_a_test_has_started)
     pid = (int)strtol(strstr(output, "left behind: ") + strlen("left behind: "), NULL, 10);
     CHECK_INT(pid, >, 0);
     /* Killed, and so gone or about to be reaped by whoever inherited it. */
-    for (int i = 0; i < 5000 && kill(pid, 0) == 0; i++) {
+    while (kill(pid, 0) == 0 && !test_late()) {
         char path[64], state[256] = "";
         FILE *file;
 
@@ -88,6 +73,7 @@ TEST(harness_ends_what_a_test_has_started)
         if (fgets(state, sizeof state, file) == NULL) state[0] = '\0';
         fclose(file);
         if (strstr(state, ") Z ") != NULL) return;
+        (void)poll(NULL, 0, 1);
     }
     CHECK_INT(kill(pid, 0), ==, -1);
 }
@@ -182,6 +168,18 @@ TEST(harness_keeps_hidden_tests_out_of_lists_and_patterns)
     CHECK(strstr(output, "kernel_test") == NULL);
     CHECK_INT(RUN("--list", "*_opened_and_closed"), ==, 0);
     CHECK_STR(output, "unit/harness/harness_test/harness_catches_descriptors_opened_and_closed\n");
+}
+
+TEST(harness_leaves_out_what_it_is_told_to_skip)
+{
+    CHECK_INT(
+        RUN("--list", "unit/harness", "--skip", "unit/harness/harness_test", "--skip", "*run*"), ==,
+        0);
+    CHECK_CONTAINS(output, "unit/harness/");
+    CHECK(strstr(output, "harness_test/") == NULL);
+    CHECK(strstr(output, "run") == NULL);
+    CHECK_INT(RUN("--list", "unit/harness", "--skip", "unit/harness"), ==, 2);
+    CHECK_INT(RUN("--skip"), ==, 2);
 }
 
 TEST(harness_runs_one_test_unforked)

@@ -116,6 +116,36 @@ TEST(file_calls_go_to_threads_where_opcodes_are_missing)
     CHECK_OK(run_with(need_a_thread, 2, 4, 0));
 }
 
+static int make_do(void *arg)
+{
+    struct place place;
+    struct stat found;
+    weir_file *file;
+    char data[8] = "";
+
+    (void)arg;
+    place_make(&place);
+    CHECK_OK(weir_file_open(place.other, O_RDWR | O_CREAT | O_EXCL, 0600, &file));
+    CHECK_INT(weir_file_write(file, "hello", 5, 0), ==, 5);
+    CHECK_OK(weir_file_sync(file, true));
+    CHECK_INT(weir_file_read(file, data, sizeof data, 0), ==, 5);
+    CHECK_STR(data, "hello");
+    CHECK_OK(weir_path_stat(place.other, &found));
+    CHECK_INT(found.st_size, ==, 5);
+    CHECK_INT(weir_path_mkdir(place.other, 0700), ==, -EEXIST);
+    CHECK_OK(weir_file_close(file));
+    CHECK_INT(executor()->thread_count, >=, 1);
+    CHECK_INT(executor()->completion_count, ==, 0);
+    place_remove(&place);
+    return 0;
+}
+
+TEST(file_calls_that_the_kernel_could_not_begin_go_to_threads)
+{
+    kernel_uring_limit(&(struct kernel_uring_limits){.threads_missing = true});
+    CHECK_OK(run_with(make_do, 2, 4, 0));
+}
+
 /* What has no offsets is read by the system call, which says so. */
 static int without_offsets(void *arg)
 {
@@ -205,37 +235,57 @@ static size_t under_way(void)
     struct blocking *files = executor();
     size_t count;
 
-    (void)pthread_mutex_lock(&files->mutex);
+    lock_acquire(&files->lock);
     count = files->completion_count;
-    (void)pthread_mutex_unlock(&files->mutex);
+    lock_release(&files->lock);
     return count;
+}
+
+static size_t with_threads(void)
+{
+    struct blocking *files = executor();
+    size_t count;
+
+    lock_acquire(&files->lock);
+    count = (size_t)files->busy_count + files->queue_count;
+    lock_release(&files->lock);
+    return count;
+}
+
+/* Two calls hang, which is all there is room for as `taken` counts it; `file` may be NULL. */
+static void fill_and_free(const struct place *place, size_t (*taken)(void), weir_file *file)
+{
+    struct stat found;
+    int fd = -1, r;
+
+    IO_SCOPE(scope, &r)
+    {
+        for (int i = 0; i < 2; i++) {
+            CHECK_OK(weir_spawn(scope, open_fifo, place->fifo, sizeof place->fifo));
+        }
+        while (taken() < 2) CHECK_OK(weir_sleep(1));
+        CHECK_INT(weir_path_stat(place->folder, &found), ==, WEIR_EOVERLOAD);
+        if (file) {
+            CHECK_INT(weir_file_stat(file, &found), ==, WEIR_EOVERLOAD);
+            CHECK_INT(weir_file_close(file), ==, 0); /* never turned away */
+        }
+        fd = unblock(place->fifo);
+    }
+    CHECK_OK(r);
+    CHECK_INT(close(fd), ==, 0);
+    CHECK_INT(under_way(), ==, 0);
+    CHECK_OK(weir_path_stat(place->folder, &found));
 }
 
 static int bounded(void *arg)
 {
     struct place place;
-    struct stat found;
     weir_file *file;
-    int fd = -1, r;
 
     (void)arg;
     place_make(&place);
     CHECK_OK(weir_file_open(place.folder, O_RDONLY, 0, &file));
-    IO_SCOPE(scope, &r)
-    {
-        for (int i = 0; i < 2; i++) {
-            CHECK_OK(weir_spawn(scope, open_fifo, place.fifo, sizeof place.fifo));
-        }
-        while (under_way() < 2) CHECK_OK(weir_sleep(1));
-        CHECK_INT(weir_path_stat(place.folder, &found), ==, WEIR_EOVERLOAD);
-        CHECK_INT(weir_file_stat(file, &found), ==, WEIR_EOVERLOAD);
-        CHECK_INT(weir_file_close(file), ==, 0); /* never turned away */
-        fd = unblock(place.fifo);
-    }
-    CHECK_OK(r);
-    CHECK_INT(close(fd), ==, 0);
-    CHECK_INT(under_way(), ==, 0);
-    CHECK_OK(weir_path_stat(place.folder, &found));
+    fill_and_free(&place, under_way, file);
     place_remove(&place);
     return 0;
 }
@@ -245,16 +295,38 @@ TEST(file_calls_by_completion_are_bounded)
     CHECK_OK(run_with(bounded, 1, 1, 0));
 }
 
-static int orphaned(void *arg)
+static int find_no_thread(void *arg)
 {
     struct place place;
-    weir_file *file = NULL;
-    int fd, r = 0;
 
     (void)arg;
     place_make(&place);
-    WEIR_DEADLINE(20) { r = weir_file_open(place.fifo, O_RDONLY, 0, &file); }
-    CHECK_INT(r, ==, WEIR_ETIMEDOUT);
+    fill_and_free(&place, with_threads, NULL);
+    place_remove(&place);
+    return 0;
+}
+
+TEST(file_calls_that_the_kernel_could_not_begin_find_the_threads_bounded)
+{
+    kernel_uring_limit(&(struct kernel_uring_limits){.threads_missing = true});
+    CHECK_OK(run_with(find_no_thread, 1, 1, 0));
+}
+
+static int orphaned(void *arg)
+{
+    struct place place;
+    int fd, r;
+
+    (void)arg;
+    place_make(&place);
+    IO_SCOPE(scope, &r)
+    {
+        CHECK_OK(weir_spawn(scope, open_fifo, place.fifo, sizeof place.fifo));
+        while (under_way() == 0) CHECK_OK(weir_sleep(1));
+        CHECK_OK(weir_sleep(1)); /* the worker has waited since: the kernel has seen it */
+        weir_scope_cancel(scope, 0, "enough");
+    }
+    CHECK_OK(r);
     CHECK_INT(blocking_orphan_count(executor()), ==, 1);
     CHECK_INT(under_way(), ==, 1);
     CHECK_STR(container_of(list_first(&executor()->orphans), struct blocking_call, node)->detail,

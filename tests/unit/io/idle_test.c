@@ -186,7 +186,7 @@ IO_TEST(cancel_and_stop_end_an_idle_wait_on_the_workers_own_stack)
             if (i == 0) {
                 weir_scope_cancel(scope, 0, "enough");
             } else {
-                weir_scope_stop(scope, 1000);
+                weir_scope_stop(scope, 60000);
             }
             WEIR_SHIELD(60000) { wait_until_called(&seen); }
             CHECK_INT(idle(scope, a, &late, 1000), ==, i == 0 ? WEIR_ECANCELED : WEIR_ESTOPPING);
@@ -355,7 +355,7 @@ IO_TEST(idle_waits_of_other_workers_end_with_the_scope)
     enum { ROUNDS = 50 };
     int last = weir_worker_count() - 1;
 
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS && (round == 0 || !test_late()); round++) {
         weir_conn *a, *b;
         struct seen seen = {0};
         int r;

@@ -34,9 +34,12 @@ static void start_stubborn(weir_scope *scope, int64_t grace_ms, weir_process **r
     weir_conn_close(out);
 }
 
+/* Ends when it is told to: who waits for its grace does not end before the test is taken for
+ * hung. */
 static void start_sleeper(weir_scope *scope, weir_process **ret_process)
 {
     weir_process_spec spec = shell(ARGUMENTS("-c", "exec sleep 1000"));
+    spec.grace_ms = 600000;
     CHECK_OK(weir_process_start(scope, &spec, ret_process));
 }
 
@@ -51,7 +54,7 @@ PROCESS_TEST(close_ends_it_with_term_and_after_the_grace_with_kill)
 
         start_sleeper(scope, &process);
         CHECK_OK(weir_process_signal(process, 0));
-        CHECK_OK(weir_process_close(process)); /* far sooner than its grace */
+        CHECK_OK(weir_process_close(process));
 
         began_ns = weir_now_ns();
         start_stubborn(scope, 30, &process);
@@ -85,7 +88,6 @@ PROCESS_TEST(the_end_of_its_scope_ends_a_process)
     int result;
 
     for (int i = 0; i < 3; i++) {
-        int64_t began_ns = weir_now_ns();
         IO_SCOPE(scope, &result)
         {
             weir_process *process;
@@ -94,7 +96,6 @@ PROCESS_TEST(the_end_of_its_scope_ends_a_process)
             if (i == 2) weir_scope_cancel(scope, 0, "enough");
         }
         CHECK_INT(result, ==, 0);
-        CHECK_INT(weir_now_ns() - began_ns, <, INT64_C(4000000000));
         check_no_children();
     }
     return result;

@@ -493,16 +493,28 @@ static void say_frame(enum job_frame_kind kind, uint64_t id, uint32_t bytes)
     say(header, sizeof header);
 }
 
+static unsigned char heard; /* the first byte of the last payload */
+
 /* A frame of any kind with its payload: its id, or exit at the end. */
 static uint64_t hear(void)
 {
-    unsigned char bytes[4096];
+    unsigned char bytes[4096] = {0};
     ssize_t n = recv(WEIR_PROCESS_POOL_HELPER_FD, bytes, sizeof bytes, 0);
     uint64_t id = 0;
 
     if (n < JOB_FRAME_BYTES) _exit(n == 0 ? 0 : 8);
+    heard = bytes[JOB_FRAME_BYTES];
     for (int i = 0; i < 8; i++) id |= (uint64_t)bytes[8 + i] << (8 * i);
     return id;
+}
+
+/* In the file of that name, at the place that the job has named: it is done. */
+static void note_done(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || pwrite(fd, "!", 1, heard) != 1) _exit(7);
+    (void)close(fd);
 }
 
 static void live_on(void)
@@ -552,6 +564,7 @@ TEST_PROGRAM(pool_hostile)
     if (strcmp(mode, "chatty") == 0) { /* a good answer, and then something nobody asked for */
         say_frame(JOB_FRAME_ANSWER, id, 0);
         say(nonsense, 1);
+        note_done(argc > 3 ? argv[3] : "");
     }
     live_on();
     return 0;
@@ -619,20 +632,29 @@ POOL_TEST(a_helper_that_speaks_when_idle_is_replaced_before_the_next_job)
 
     IO_SCOPE(scope, &result)
     {
+        char path[] = "/tmp/weir-pool-XXXXXX";
         weir_process_pool *pool;
+        int fd = mkstemp(path);
         char out[8];
 
+        CHECK_INT(fd, >=, 0);
         spec.program = TEST_PROGRAM_PATH;
-        spec.arguments = (const char *const[]){"pool_hostile", "chatty", NULL};
+        spec.arguments = (const char *const[]){"pool_hostile", "chatty", path, NULL};
         CHECK_OK(weir_process_pool_open(scope, &spec, &pool));
-        for (int i = 0; i < 3; i++) {
-            int r = weir_process_pool_run(pool, "x", 1, out, sizeof out, NULL);
+        for (char i = 0; i < 3; i++) {
+            int r = weir_process_pool_run(pool, &i, 1, out, sizeof out, NULL);
+            char done = 0;
             /* The byte may come with the answer. */
             CHECK(r == 0 || r == WEIR_EPROTOCOL);
-            if (i < 2) CHECK_OK(weir_sleep(20));
+            while (r == 0 && done != '!') {
+                CHECK_OK(weir_sleep(1));
+                CHECK_INT(pread(fd, &done, 1, i), >=, 0);
+            }
         }
         CHECK_INT(stats_of(pool).helpers_started, ==, 3);
         CHECK_INT(stats_of(pool).helpers_crashed + stats_of(pool).helpers_nonsense, >=, 2);
+        CHECK_INT(close(fd), ==, 0);
+        CHECK_INT(unlink(path), ==, 0);
     }
     return result;
 }

@@ -21,7 +21,7 @@ enum { JOB_BYTES = 100000 };
 
 /* A job that hangs is killed after that; one that does not is done by then, also by a helper
  * that has to wait for a processor. */
-#define HANG_MS (300 * test_slower())
+#define HANG_MS (1500 * test_slower())
 
 static inline weir_process_pool_spec pool_spec(void)
 {

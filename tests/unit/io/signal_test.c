@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "rt/sanitize.h"
 #include "unit/io/io_test.h"
 
 static const int usr2_only[] = {SIGUSR2};
@@ -30,7 +31,7 @@ static void send_signal(int signal)
 static bool is_default(int signal)
 {
     struct sigaction now;
-    CHECK_INT(sigaction(signal, NULL, &now), ==, 0);
+    CHECK_INT(sanitize_sigaction(signal, NULL, &now), ==, 0);
     return !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL;
 }
 
@@ -117,7 +118,7 @@ IO_TEST(a_signal_that_comes_while_a_watch_is_opened_is_not_lost)
     pthread_t sender;
     int r = 0;
 
-    if (WEIR_TSAN) TEST_SKIP("ThreadSanitizer holds signals back");
+    if (WEIR_TSAN) TEST_SKIP("ThreadSanitizer holds signals of the program's back");
     TEST_SKIP_ON_VALGRIND("it hands signals on when it pleases");
     CHECK_INT(sigaction(SIGRTMIN + 1, &action, NULL), ==, 0);
     CHECK_INT(pthread_create(&sender, NULL, send_at_openings, &self), ==, 0);
@@ -156,7 +157,6 @@ IO_TEST(signals_are_counted_and_none_is_lost)
     uint64_t count = 0;
     int r;
 
-    if (WEIR_TSAN) TEST_SKIP("ThreadSanitizer merges signals before it hands them on");
     IO_SCOPE(scope, &r)
     {
         weir_signal_watch *watch = watch_of(scope, signals, 1);
@@ -559,19 +559,6 @@ IO_TEST(what_the_program_set_meanwhile_is_left_alone)
     return 0;
 }
 
-/* ThreadSanitizer holds signals back until their thread makes a call that it knows: there
- * the wait is begun anew now and then. */
-static int wait_for_signal(weir_signal_watch *watch, weir_signal_event *ret_event)
-{
-    int r = WEIR_ETIMEDOUT;
-
-    if (!WEIR_TSAN) return weir_signal_wait(watch, ret_event);
-    for (int i = 0; i < 100 && r == WEIR_ETIMEDOUT; i++) {
-        WEIR_DEADLINE(100) { r = weir_signal_wait(watch, ret_event); }
-    }
-    return r;
-}
-
 /* A watch tells that a child has ended, and leaves it to whoever waits for it. */
 IO_TEST(a_child_that_ended_is_an_event_and_is_still_there)
 {
@@ -587,7 +574,7 @@ IO_TEST(a_child_that_ended_is_an_event_and_is_still_there)
         CHECK_INT(child, >, 0);
         for (int i = 0; i < 2; i++) {
             weir_signal_event event;
-            CHECK_OK(wait_for_signal(watches[i], &event));
+            CHECK_OK(weir_signal_wait(watches[i], &event));
             CHECK_INT(event.signal, ==, SIGCHLD);
             CHECK_INT(event.sender, ==, child);
         }

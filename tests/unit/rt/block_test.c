@@ -483,3 +483,25 @@ TEST(misused_block_aborts_with_a_sentence_that_names_its_place)
                  "task 'main' returned 3 with WEIR_DEADLINE at main.c:1 still open");
     CHECK_ABORTS(outside, NULL, " is outside a task: blocks belong to tasks");
 }
+
+/* ---- What was cancelled and is left was not ignored ---- */
+
+static int cancel_often(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 3000; i++) {
+        weir_scope *scope = open_scope("brief", WEIR_FAIL_FAST);
+        weir_scope_cancel(scope, 0, "over");
+        CHECK_INT(weir_checkpoint(), ==, WEIR_ECANCELED);
+        CHECK_OK(weir_scope_close(scope));
+    }
+    return 0;
+}
+
+TEST(task_that_leaves_what_was_cancelled_has_ignored_nothing)
+{
+    struct capture capture;
+
+    CHECK_OK(run_logged(1, WEIR_LOG_WARNING, &capture, cancel_often, NULL));
+    CHECK_INT(capture.count, ==, 0);
+}

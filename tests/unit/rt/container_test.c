@@ -3,6 +3,8 @@
 #include <weir/weir.h>
 
 #include "rt/runtime.h"
+#include "rt/scope.h"
+#include "rt/stable.h"
 #include "unit/rt/fake_cgroup.h"
 
 enum { AFFINITY = 4 };
@@ -73,6 +75,45 @@ TEST(quota_sets_the_workers_and_below_one_core_nobody_spins)
         struct seen seen = run_with_quota(rows[i].cpu_max, rows[i].workers);
         CHECK_INT(seen.workers, ==, rows[i].workers_seen);
         CHECK_INT(seen.spin, ==, rows[i].spin);
+    }
+}
+
+/* Locks are looked at through glibc's own member: there is no call that tells. */
+static bool spins_first(const struct lock *lock)
+{
+#if defined(__GLIBC__)
+    return (lock->mutex.__data.__kind & 127) == PTHREAD_MUTEX_ADAPTIVE_NP;
+#else
+    (void)lock;
+    return worker_self()->runtime->spin;
+#endif
+}
+
+static int look_at_locks(void *arg)
+{
+    const weir_runtime *runtime = worker_self()->runtime;
+    struct stable *stable = stable_alloc(worker_self()->runtime, sizeof(struct stable));
+
+    CHECK(stable != NULL);
+    CHECK_INT(spins_first(&stable->lock), ==, runtime->spin);
+    CHECK_INT(spins_first(&runtime->root->lock), ==, runtime->spin);
+    CHECK_INT(spins_first(&runtime->memory_lock), ==, runtime->spin);
+    CHECK_INT(spins_first(&worker_self()->fresh_lock), ==, runtime->spin);
+    stable_free(stable);
+    return look(arg);
+}
+
+TEST(below_one_core_no_lock_is_spun_for)
+{
+    static const char *const cpu_max[] = {"50000 100000\n", "max 100000\n"};
+
+    for (size_t i = 0; i < sizeof cpu_max / sizeof *cpu_max; i++) {
+        struct fake fake;
+
+        fake_init(&fake, AFFINITY, "0::/a\n");
+        fake_file(&fake, "sys/a/cpu.max", cpu_max[i]);
+        CHECK_INT(run_in(&fake, &(weir_config){.workers = 2}, look_at_locks).spin, ==, i == 1);
+        fake_deinit(&fake);
     }
 }
 

@@ -263,7 +263,7 @@ TEST(cores_overlong_cgroup_file_counts_as_far_as_it_was_read)
     free(text);
 }
 
-TEST(cores_random_bytes_never_crash)
+TEST_WITH(cores_random_bytes_never_crash, .timeout_ms = 60000)
 {
     static const char alphabet[] = "0:/\n,.cpumemory 19a-x";
     uint64_t state = 42;

@@ -35,3 +35,15 @@ TEST(number_that_is_no_error_is_said_to_be_unknown)
     CHECK_STR(weir_strerror(0), "success");
     CHECK_STR(weir_error_name(WEIR_ECANCELED), "WEIR_ECANCELED");
 }
+
+TEST(every_error_of_ours_has_a_name_and_a_sentence)
+{
+    for (int error = WEIR_EFOUND; error <= WEIR_ECANCELED; error++) {
+        test_note("error %d", error);
+        CHECK_CONTAINS(weir_error_name(error), "WEIR_E");
+        CHECK(strcmp(weir_strerror(error), "unknown error") != 0);
+    }
+    CHECK_STR(weir_error_name(WEIR_EFOUND - 1), "unknown");
+    CHECK_STR(weir_error_name(WEIR_EFOUND), "WEIR_EFOUND");
+    CHECK_STR(weir_strerror(WEIR_EFOUND), "a simulated run failed");
+}

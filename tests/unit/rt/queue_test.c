@@ -471,12 +471,13 @@ QUEUE_TEST(queue_wake_from_another_thread_is_never_lost)
     pthread_t thread;
 
     CHECK_INT(k->thread_start(k, &thread, wake_on_every_round, &waker), ==, 0);
-    for (int i = 1; i <= 1000; i++) {
+    for (int i = 1; i <= 1000 && (i == 1 || !test_late()); i++) {
         atom_store_release(&waker.rounds, i);
         /* A lost one would show as a wait of a whole minute. */
         CHECK_INT(k->queue_wait(waker.queue, 60 * SECOND, &event, 1), ==, 0);
     }
     CHECK_INT(k->now_ns(k) - began_ns, <, 60 * SECOND);
+    atom_store_release(&waker.rounds, 1000);
     CHECK_INT(k->thread_join(k, thread), ==, 0);
     k->queue_close(waker.queue);
 }

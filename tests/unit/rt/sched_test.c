@@ -34,9 +34,16 @@ static int hog(void *arg)
     return 0;
 }
 
+/* They are at it: another worker may have taken them, and be slow to begin. */
+static void await_hogs(struct table *table)
+{
+    while (atom_load(&table->hog_turns) == 0) CHECK_OK(weir_yield());
+}
+
 static void start_hogs(struct table *table)
 {
     for (int i = 0; i < HOGS; i++) CHECK_OK(weir_spawn(table->scope, hog, &table, sizeof table));
+    await_hogs(table);
 }
 
 /* With a second worker the hogs there run on while the kernel does not let our thread
@@ -74,7 +81,6 @@ static int timers_among_hogs(void *arg)
 
     (void)arg;
     start_hogs(&table);
-    CHECK_OK(weir_yield());
     CHECK_OK(weir_task_spawn(table.scope,
                              &(weir_task_spec){.fn = sleep_hungrily,
                                                .arg = &pointer,
@@ -193,6 +199,7 @@ static int yield_among_fresh(void *arg)
     (void)arg;
     for (int i = 0; i < HOGS; i++)
         CHECK_OK(weir_spawn(table.scope, spawn_successor, &given, sizeof given));
+    await_hogs(&table);
     before = atom_load(&table.hog_turns);
     for (int i = 0; i < MEALS; i++) CHECK_OK(weir_yield());
     check_fed(&table, before, TURNS_PER_MEAL);
@@ -244,6 +251,7 @@ static int eat(void *arg)
 
 struct foreign {
     weir_postbox *box;
+    int posted;
     ATOM(int) eaten;
     ATOM(int) over;
 };
@@ -254,9 +262,10 @@ static void *post_one_by_one(void *arg)
     struct foreign *foreign = arg;
     ATOM(int) *pointer = &foreign->eaten;
 
-    for (int i = 1; i <= MEALS; i++) {
+    while (foreign->posted < MEALS && (foreign->posted == 0 || !test_late())) {
         CHECK_OK(weir_post(foreign->box, eat, &pointer, sizeof pointer));
-        while (atom_load_acquire(&foreign->eaten) < i) sched_yield();
+        foreign->posted++;
+        while (atom_load_acquire(&foreign->eaten) < foreign->posted) sched_yield();
     }
     atom_store(&foreign->over, 1);
     return NULL;
@@ -276,7 +285,7 @@ static int posts_among_hogs(void *arg)
     CHECK_INT(pthread_create(&thread, NULL, post_one_by_one, &foreign), ==, 0);
     await_flag(&foreign.over); /* the test's timeout is the bound: the thread has its own pace */
     CHECK_INT(pthread_join(thread, NULL), ==, 0);
-    CHECK_INT(atom_load(&foreign.eaten), ==, MEALS);
+    CHECK_INT(atom_load(&foreign.eaten), ==, foreign.posted);
     weir_postbox_unref(foreign.box);
     return finish(&table);
 }
@@ -400,57 +409,6 @@ TEST(blocked_workers_unstarted_tasks_run_elsewhere)
 {
     for (int i = 0; i < 20; i++) CHECK_OK(run_on(2, spawn_and_block, NULL));
     CHECK_OK(run_on(4, spawn_and_block, NULL));
-}
-
-/* ---- Choices ---- */
-
-static unsigned choose_last(void *arg, int kind, unsigned n)
-{
-    (void)arg;
-    return kind == CHOOSE_CANCEL ? 0 : n - 1;
-}
-
-static int note_order(void *arg)
-{
-    struct {
-        int *order;
-        ATOM(int) * count;
-        int id;
-    } *given = arg;
-
-    given->order[(*given->count)++] = given->id;
-    return 0;
-}
-
-static int in_chosen_order(void *arg)
-{
-    bool last = *(bool *)arg;
-    int order[8];
-    ATOM(int) count = 0;
-    weir_scope *scope = open_scope("chosen", WEIR_FAIL_FAST);
-
-    for (int i = 0; i < 8; i++) {
-        struct {
-            int *order;
-            ATOM(int) * count;
-            int id;
-        } given = {order, &count, i};
-
-        CHECK_OK(weir_spawn(scope, note_order, &given, sizeof given));
-    }
-    CHECK_OK(weir_scope_close(scope));
-    for (int i = 0; i < 8; i++) CHECK_INT(order[i], ==, last ? 7 - i : i);
-    return 0;
-}
-
-TEST(kernels_choice_decides_which_task_is_next)
-{
-    bool last = false;
-
-    CHECK_OK(run_on(1, in_chosen_order, &last));
-    last = true;
-    test_choose(choose_last, NULL);
-    CHECK_OK(run_on(1, in_chosen_order, &last));
 }
 
 /* ---- Many ---- */
@@ -730,7 +688,7 @@ static int count_checkpoints_after_cancel(void *arg)
 static int cancel_checkpointers(void *arg)
 {
     (void)arg;
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 50 && (i == 0 || !test_late()); i++) {
         struct checkpointer checkpointer = {0};
         struct checkpointer *pointer = &checkpointer;
         weir_scope *scope = open_scope("checkpoints", WEIR_FAIL_FAST);

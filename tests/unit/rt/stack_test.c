@@ -381,7 +381,7 @@ static int end_without_memory(void *arg)
     return weir_scope_close(scope);
 }
 
-TEST(task_with_a_stack_of_another_class_ends_without_memory)
+TEST_WITH(task_with_a_stack_of_another_class_ends_without_memory, .timeout_ms = 60000)
 {
     test_kernel_install();
     for (int others = 1; others <= 140; others++) {

@@ -79,6 +79,16 @@ static void open_flow(weir_scope *scope)
         .name = "slots", .permits = 3, .overflow = WEIR_WAIT, .waiters_max = 5};
     static const weir_broadcast_spec broadcast = {
         .name = "news", .value_bytes = 4, .history = 16, .subscribers_max = 7};
+    static const weir_limit_spec limit = {.name = "upstream",
+                                          .kind = WEIR_LIMIT_ADAPTIVE,
+                                          .concurrency = 8,
+                                          .concurrency_max = 50,
+                                          .overflow = WEIR_WAIT,
+                                          .waiters_max = 4,
+                                          .latency_ms = 12};
+    static const weir_rate_spec rate = {
+        .name = "mail", .rate = 10, .burst = 5, .rate_max = 20, .overflow = WEIR_REJECT};
+    static const weir_shed_spec shed = {.name = "late", .target_ms = 5, .interval_ms = 100};
     int value = 1;
     int_tx tx;
     int_rx rx;
@@ -89,12 +99,19 @@ static void open_flow(weir_scope *scope)
     weir_rwlock *rwlock;
     weir_broadcast *opened_broadcast;
     weir_watch *watch;
+    weir_limit *opened_limit;
+    weir_rate *opened_rate;
+    weir_shed *opened_shed;
 
     CHECK_OK(weir_chan_open(scope, &chan, &tx, &rx));
     for (int i = 0; i < 65; i++) CHECK_OK(weir_try_send(tx, &i));
     CHECK_OK(weir_pool_open(scope, &pool, &opened_pool));
     CHECK_OK(weir_event_open(scope, "ready", &event));
     CHECK_OK(weir_semaphore_open(scope, &semaphore, &opened_semaphore));
+    CHECK_OK(weir_limit_open(scope, &limit, &opened_limit));
+    CHECK_OK(weir_rate_open(scope, &rate, &opened_rate));
+    CHECK_OK(weir_rate_take(opened_rate, 2));
+    CHECK_OK(weir_shed_open(scope, &shed, &opened_shed));
     CHECK_OK(weir_mutex_open(scope, "guard", &mutex));
     CHECK_OK(weir_rwlock_open(scope, "table", &rwlock));
     CHECK_OK(weir_broadcast_open(scope, &broadcast, &opened_broadcast));
@@ -221,6 +238,12 @@ static const struct {
     {"pool class", "crunch/bulk", "\"bound\":\"16 queued, 2 running, weight 1\""},
     {"event", "ready", "\"set\":0"},
     {"semaphore", "slots", "\"bound\":\"3 permits (at most 3), 5 may wait\""},
+    {"limit", "upstream", "\"bound\":\"4 at a time (adaptive, 1 to 50), 4 may wait\""},
+    {"limit", "upstream", "\"overflow\":\"wait, then reject\""},
+    {"limit", "upstream", "\"latency_target_ms\":12,\"wait\":{\"count\":0"},
+    {"rate", "mail", "\"bound\":\"10 in 1000 ms (at most 20), burst 5 (at most 5), 0 may wait\""},
+    {"rate", "mail", "\"admitted\":1,\"taken\":2,\"returned\":0,\"waited\":0,\"rejected\":0"},
+    {"shed", "late", "\"bound\":\"waits of 5 ms, more for 100 ms, never more than 100 ms\""},
     {"mutex", "guard", "\"held\":0"},
     {"read-write lock", "table", "\"readers\":0"},
     {"broadcast", "news", "\"bound\":\"16 values, 7 subscribers\""},
