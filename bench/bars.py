@@ -75,4 +75,11 @@ BARS = {
         "pipeline_pool": [METRICS],
         "fan_out": [METRICS],
     },
+    # What a policy may cost a call of one worker that is alone with it, in ns.
+    "resilience": {
+        name: [Bar("weir", 60)] for name in ("shed", "shed_late", "rate", "limit", "limit_adaptive",
+                                             "breaker", "breaker_by_time", "retry_budget")
+    },
+    # Simulated runs of six tasks in a minute, on one core.
+    "sim": {name: [Bar("weir", at_least=5_000_000)] for name in ("sim_random", "sim_pct")},
 }

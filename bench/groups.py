@@ -214,6 +214,18 @@ def echo_row(name, columns, n, n_quick, ratios=(), plain=()):
                plain=metrics[len(ratios):])
 
 
+# Policies of the group resilience, each around an empty call; with _2 on two workers at once.
+POLICIES = ("shed", "shed_late", "rate", "limit", "limit_adaptive", "breaker", "breaker_by_time",
+            "retry_budget", "guard", "guard_breaker", "guard_retry", "guard_hedge", "guard_all")
+
+
+def policy_rows():
+    return [row for name in POLICIES for row in (
+        Row(name, {"weir": "weir"}, 20_000_000, 1_000_000),
+        Row(f"{name}_2", {"weir": "weir2"}, 10_000_000, 500_000, workload=name),
+    )]
+
+
 GROUPS = {
     "runtime": [
         Row("spawn_join", TASKS, 1_000_000, 100_000),
@@ -255,6 +267,8 @@ GROUPS = {
         Row("select_4_128", FLOW, 5_000_000, 200_000),
         Row("mutex", FIBERS, 20_000_000, 1_000_000),
         Row("mutex_1000", FIBERS, 3_000_000, 100_000),
+        Row("mutex_checked", {"weir": "weir"}, 3_000_000, 100_000),
+        Row("mutex_inside_checked", {"weir": "weir"}, 1_000_000, 100_000),
         Row("pool", {**POOLS, "rayon": "rayon", "pthread": "c"}, 300_000, 64_000),
         Row("pipeline_item", FLOW, 1_000_000, 100_000),
         Row("pipeline_pool", POOLS, 200_000, 20_000),
@@ -266,5 +280,11 @@ GROUPS = {
             2_000,
             scales={"weir": "weir_2", "go": "go_2", "tokio": "tokio_2", "pthread": "pthread_2"},
         ),
+    ],
+    "resilience": policy_rows(),
+    "sim": [
+        Row(name, {"weir": "weir"}, 500_000, 20_000, metrics=(name, f"{name}_steps",
+                                                              f"{name}_distinct"))
+        for name in ("sim_random", "sim_pct")
     ],
 }

@@ -212,7 +212,7 @@ static void measure_select_4_128(const struct bench *bench)
 /* ---- Mutex ---- */
 
 struct critical {
-    weir_mutex *mutex;
+    weir_mutex *mutex, *outer;
     size_t count;
     bool yields;
 };
@@ -248,6 +248,38 @@ static void mutex_measured(const struct bench *bench, size_t task_count, bool yi
 static void measure_mutex(const struct bench *bench)
 {
     mutex_measured(bench, 1, false);
+}
+
+/* With lock_checks on: see main. */
+static void measure_mutex_checked(const struct bench *bench)
+{
+    mutex_measured(bench, 1, false);
+}
+
+/* The same inside another one, so that their order is looked up each time. */
+static int lock_inside(void *arg)
+{
+    struct critical *critical = arg;
+    int r = weir_mutex_lock(critical->outer);
+
+    if (r < 0) return r;
+    r = lock_often(critical);
+    weir_mutex_unlock(critical->outer);
+    return r;
+}
+
+static void measure_mutex_inside(const struct bench *bench)
+{
+    weir_scope *scope = scope_new(bench);
+    struct critical critical = {.count = bench->n};
+    int64_t begin_ns;
+
+    check(bench, "weir_mutex_open", weir_mutex_open(scope, "critical", &critical.mutex));
+    check(bench, "weir_mutex_open", weir_mutex_open(scope, "outer", &critical.outer));
+    begin_ns = bench_now_ns();
+    spawn(bench, scope, 0, lock_inside, &critical, sizeof critical);
+    check(bench, "weir_scope_close", weir_scope_close(scope));
+    bench_print_ns(bench, bench->workload, bench_now_ns() - begin_ns, critical.count);
 }
 
 static void measure_mutex_1000(const struct bench *bench)
@@ -447,6 +479,8 @@ static const struct bench_workload workloads[] = {
     {"select_4_128", 10000000, measure_select_4_128},
     {"mutex", 50000000, measure_mutex},
     {"mutex_1000", 10000000, measure_mutex_1000},
+    {"mutex_checked", 10000000, measure_mutex_checked},
+    {"mutex_inside_checked", 5000000, measure_mutex_inside},
     {"pool", 500000, measure_pool},
     {"pipeline_item", 3000000, measure_pipeline_item},
     {"pipeline_pool", 500000, measure_pipeline_pool},
@@ -493,6 +527,8 @@ int main(int argc, char **argv)
     name_peer(peer, sizeof peer, metrics_off);
     config.workers = workers;
     config.metrics_off = metrics_off;
+    config.lock_checks = strstr(bench.workload, "_checked") ? WEIR_CHECKS_ON : WEIR_CHECKS_OFF;
+    config.deadlock_checks = config.lock_checks;
     check(&bench, "weir_run", weir_run(&config, session_task, &session));
     return 0;
 }
