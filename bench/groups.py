@@ -52,8 +52,8 @@ PROGRAMS = {
     "c": Program(
         path="{out}/bench-c",
         needs=("{cc}",),
-        command=("{cc}", *C_FLAGS, "-pthread", "-o", "{out}/bench-c", "peers/c/main.c",
-                 "peers/c/pool.c"),
+        command=("{cc}", *C_FLAGS, "-I../src", "-pthread", "-o", "{out}/bench-c",
+                 "peers/c/main.c", "peers/c/pool.c", "peers/c/bare.c"),
         install="gcc",
     ),
     "boost-fiber": Program(
@@ -182,7 +182,9 @@ TIMERS = {**TASKS, "libuv": "libuv"}
 FLOW = {"weir": "weir", "weir_off": "weir_off", "go": "go", "tokio": "tokio"}
 FLOW_2 = {"weir": "weir2", "weir_off": "weir2_off", "go": "go2", "tokio": "tokio2"}
 CHANNEL_2 = {**FLOW_2, "weir_apart": "weir2_apart"}
-FIBERS = {**FLOW, "boost_fiber": "boost_fiber"}
+# Beside the least that there is: the same without a library.
+BARE = {**FLOW, "bare": "c"}
+FIBERS = {**BARE, "boost_fiber": "boost_fiber"}
 # One worker and two threads of a pool; where callers and pool share workers, two of them.
 POOLS = {"weir": "weir", "weir_off": "weir_off", "go": "go2", "tokio": "tokio2"}
 
@@ -263,8 +265,8 @@ GROUPS = {
             ours=("weir", "weir_apart")),
         Row("channel_4_4_2", CHANNEL_2, 5_000_000, 200_000, workload="channel_4_4",
             ours=("weir", "weir_apart")),
-        Row("select_4_0", FLOW, 3_000_000, 100_000),
-        Row("select_4_128", FLOW, 5_000_000, 200_000),
+        Row("select_4_0", BARE, 3_000_000, 100_000),
+        Row("select_4_128", BARE, 5_000_000, 200_000),
         Row("mutex", FIBERS, 20_000_000, 1_000_000),
         Row("mutex_1000", FIBERS, 3_000_000, 100_000),
         Row("mutex_checked", {"weir": "weir"}, 3_000_000, 100_000),

@@ -2,6 +2,7 @@
  *
  * BENCH_WORKERS (default 1) is the number of threads of fan_out; with more than one the peer
  * calls itself c2, c3 and so on. */
+#include "bare.h"
 #include "pool.h"
 #include "sequential.h"
 
@@ -16,6 +17,13 @@ static const struct bench_workload workloads[] = {
     {"sequential", SEQUENTIAL_STEPS_DEFAULT, sequential_measure},
     {"pool", 500000, pool_measure},
     {"fan_out", 40000, fan_out_measure},
+    {"ping_pong", 5000000, bare_ping_pong},
+    {"channel_1_1", 20000000, bare_channel_1_1},
+    {"channel_4_4", 20000000, bare_channel_4_4},
+    {"select_4_0", 5000000, bare_select_4_0},
+    {"select_4_128", 10000000, bare_select_4_128},
+    {"mutex", 50000000, bare_mutex},
+    {"mutex_1000", 10000000, bare_mutex_1000},
     {0},
 };
 
