@@ -9,6 +9,8 @@ export LC_ALL
 cd "$(dirname "$0")"
 root=$(pwd)
 jobs=$(nproc 2>/dev/null || echo 2)
+# Of tests at a time: many wait for a clock or a child, and with one for each core these rest.
+tests_at_once=$((jobs * 2))
 logs=build/log
 
 help() {
@@ -328,7 +330,7 @@ tests() {
     workers=$4
     shift 4
     suite "$name" "$seconds" env WEIR_TEST_BACKEND="$backend" WEIR_TEST_WORKERS="$workers" \
-        "$program" -j "$jobs" "$@"
+        "$program" -j "$tests_at_once" "$@"
 }
 
 # A simulation knows neither the backend nor WEIR_TEST_WORKERS: its tests run once in a build.
@@ -410,7 +412,7 @@ test_aarch64() {
     skip=
     for workers in 2 1; do
         suite "aarch64-$workers" 800 env WEIR_TEST_WORKERS=$workers WEIR_TEST_SLOW=4 \
-            WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$jobs" $skip
+            WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$tests_at_once" $skip
         skip=$not_simulated
     done
     # shellcheck disable=SC2086
@@ -462,7 +464,7 @@ test_rest() {
     if built release; then
         # shellcheck disable=SC2086
         suite masked 600 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
-            build/release/tests/weir-tests -j "$jobs" $not_simulated
+            build/release/tests/weir-tests -j "$tests_at_once" $not_simulated
         sim_runs sim-runs-long 900 20000000
         tests release long 900 2 --only-long
         tests_uring release gcc-uring-1 600 1
