@@ -24,7 +24,7 @@ struct shared {
     bool fault;
     int parties;
     ATOM(int) there;
-    weir_event *met;
+    weir_event *met, *broken;
     weir_mutex *a, *b;
     weir_rwlock *lock;
     weir_semaphore *s, *t;
@@ -285,13 +285,21 @@ TEST(two_tasks_that_take_permits_crosswise_are_a_deadlock)
 }
 
 /* Whoever does not keep its promise is not watched any more, and nothing wrong is said: here
- * the first one gives back what the second has, who waits for itself. */
+ * the first one gives back what the second has, who takes that and then waits for itself. Before
+ * the promise is broken it would rightly be said. */
+static int open_permits_and_broken(struct shared *shared, weir_scope *scope)
+{
+    int r = open_permits(shared, scope);
+    return r < 0 ? r : weir_event_open(scope, "broken", &shared->broken);
+}
+
 static int wait_for_itself(struct shared *shared)
 {
     int r = weir_semaphore_acquire(shared->s, 2);
     if (r == 0) r = meet(shared);
-    if (r == 0) r = weir_semaphore_acquire(shared->s, 1);
-    if (r == 0) weir_semaphore_release(shared->s, 1);
+    if (r == 0) r = weir_event_wait(shared->broken);
+    if (r == 0) r = weir_semaphore_acquire(shared->s, 2);
+    if (r == 0) weir_semaphore_release(shared->s, 2);
     return r;
 }
 
@@ -299,6 +307,7 @@ static int give_back_for_it(struct shared *shared)
 {
     int r = meet(shared);
     if (r == 0) weir_semaphore_release(shared->s, 1); /* which breaks the promise */
+    if (r == 0) weir_event_set(shared->broken);
     if (r == 0) r = weir_sleep(INT64_C(5000));
     if (r == 0) weir_semaphore_release(shared->s, 1);
     return r;
@@ -307,7 +316,7 @@ static int give_back_for_it(struct shared *shared)
 TEST(permits_that_others_give_back_are_not_watched)
 {
     static const struct plan plan = {.parties = {wait_for_itself, give_back_for_it},
-                                     .prepare = open_permits};
+                                     .prepare = open_permits_and_broken};
 
     test_clock_auto();
     run_plan(&plan, false);
