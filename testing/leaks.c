@@ -49,7 +49,8 @@ static int list_fds(int *fds, int fds_max)
  * the kernel sets a moment after it lists the thread. */
 static bool is_running(const char *id)
 {
-    char path[300], line[512];
+    /* Not on the stack, where ThreadSanitizer remembers what other tasks have read of a test's. */
+    static char path[300], line[512];
     unsigned long flags = THREAD_ENDS;
     const char *fields;
     FILE *file;
