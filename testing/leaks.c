@@ -15,6 +15,7 @@ enum {
     /* Flags of /proc/PID/task/TID/stat: PF_EXITING and PF_IO_WORKER of the kernel. */
     THREAD_ENDS = 0x4,
     THREAD_OF_RING = 0x10,
+    FIELDS_BEFORE_FLAGS = 7, /* blanks between a thread's name and these */
 };
 
 static DIR *open_proc(const char *path)
@@ -51,8 +52,7 @@ static bool is_running(const char *id)
 {
     /* Not on the stack, where ThreadSanitizer remembers what other tasks have read of a test's. */
     static char path[300], line[512];
-    unsigned long flags = THREAD_ENDS;
-    const char *fields;
+    const char *at;
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/self/task/%s/stat", id);
@@ -61,10 +61,9 @@ static bool is_running(const char *id)
     line[0] = '\0';
     (void)!fgets(line, sizeof line, file);
     (void)fclose(file);
-    /* Before the flags: a name that can hold anything, the state and five numbers. */
-    fields = strrchr(line, ')');
-    if (fields != NULL) (void)sscanf(fields, ") %*c %*d %*d %*d %*d %*d %lu", &flags);
-    return (flags & (THREAD_ENDS | THREAD_OF_RING)) == 0;
+    at = strrchr(line, ')'); /* the end of its name, which can hold anything */
+    for (int i = 0; at != NULL && i < FIELDS_BEFORE_FLAGS; i++) at = strchr(at + 1, ' ');
+    return at != NULL && (strtoul(at, NULL, 10) & (THREAD_ENDS | THREAD_OF_RING)) == 0;
 }
 
 static int count_threads(void)
