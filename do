@@ -333,8 +333,9 @@ tests() {
         "$program" -j "$tests_at_once" "$@"
 }
 
-# A simulation knows neither the backend nor WEIR_TEST_WORKERS: its tests run once in a build.
-not_simulated="--skip sim --skip unit/sim"
+# A simulation knows neither the backend nor WEIR_TEST_WORKERS, and the engine has no runtime: their
+# tests run once in a build.
+not_simulated="--skip sim --skip unit/sim --skip unit/engine"
 
 # tests_uring KIND SUITE ... - the same on io_uring, if that works here.
 tests_uring() {
@@ -482,7 +483,7 @@ test_rest() {
     test_musl
     debuggers
     if built fuzz; then
-        suite fuzz 240 tests/fuzz/run fuzz build/fuzz 20
+        suite fuzz 400 tests/fuzz/run fuzz build/fuzz 20
     fi
     if built coverage; then
         run_covered

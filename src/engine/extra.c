@@ -1,0 +1,238 @@
+/* extra.c - what few jobs have: keys, tags, a chain, a batch, errors. One block a job, as small as
+ * it can be. */
+#include <errno.h>
+
+#include "engine/state.h"
+
+static uint32_t word_count(const struct extra *extra)
+{
+    return extra->limit_count + (extra->has & EXTRA_CHAIN ? 1u : 0u) +
+           (extra->has & EXTRA_BATCH ? 2u : 0u) + (extra->has & EXTRA_ERRORS ? 1u : 0u);
+}
+
+static size_t text_bytes(const struct extra *extra)
+{
+    return (size_t)extra->unique_bytes + extra->idempotency_bytes + extra->tag_bytes;
+}
+
+static size_t extra_bytes(const struct extra *extra)
+{
+    return sizeof *extra + word_count(extra) * sizeof(uint32_t) + text_bytes(extra);
+}
+
+static char *extra_text(const struct extra *extra)
+{
+    return (char *)(uintptr_t)(extra->words + word_count(extra));
+}
+
+static uint32_t batch_word(const struct extra *extra)
+{
+    return extra->limit_count + (extra->has & EXTRA_CHAIN ? 1u : 0u);
+}
+
+/* The word of the errors: the last. */
+static uint32_t *failures_word(struct extra *extra)
+{
+    return &extra->words[word_count(extra) - 1];
+}
+
+uint32_t job_chain(const struct job *job)
+{
+    const struct extra *extra = job->extra;
+    return extra && extra->has & EXTRA_CHAIN ? extra->words[extra->limit_count] : 0;
+}
+
+uint64_t job_batch(const struct job *job)
+{
+    const struct extra *extra = job->extra;
+    uint32_t at;
+    if (!extra || !(extra->has & EXTRA_BATCH)) return 0;
+    at = batch_word(extra);
+    return (uint64_t)extra->words[at + 1] << 32 | extra->words[at];
+}
+
+struct engine_slice job_unique_key(const struct job *job)
+{
+    if (!job->extra) return (struct engine_slice){0};
+    return (struct engine_slice){extra_text(job->extra), job->extra->unique_bytes};
+}
+
+struct engine_slice job_idempotency_key(const struct job *job)
+{
+    if (!job->extra) return (struct engine_slice){0};
+    return (struct engine_slice){extra_text(job->extra) + job->extra->unique_bytes,
+                                 job->extra->idempotency_bytes};
+}
+
+struct engine_slice job_tags(const struct job *job)
+{
+    if (!job->extra) return (struct engine_slice){0};
+    return (struct engine_slice){extra_text(job->extra) + job->extra->unique_bytes +
+                                     job->extra->idempotency_bytes,
+                                 job->extra->tag_bytes};
+}
+
+uint32_t job_failures(const struct job *job)
+{
+    return job->extra && job->extra->has & EXTRA_ERRORS ? *failures_word(job->extra) : 0;
+}
+
+static char *append(char *text, struct engine_slice slice)
+{
+    if (slice.count > 0) memcpy(text, slice.at, slice.count);
+    return text + slice.count;
+}
+
+int extra_new(struct engine *engine, const struct op_job *op, const uint32_t *limits,
+              uint32_t chain, struct extra **ret_extra)
+{
+    struct extra head = {.limit_count = (uint8_t)op->limit_key_count,
+                         .unique_bytes = (uint8_t)op->unique_key.count,
+                         .idempotency_bytes = (uint8_t)op->idempotency_key.count,
+                         .tag_bytes = (uint8_t)op->tags.count};
+    struct extra *extra;
+    char *text;
+
+    if (chain) head.has |= EXTRA_CHAIN;
+    if (op->batch) head.has |= EXTRA_BATCH;
+    *ret_extra = NULL;
+    if (extra_bytes(&head) == sizeof head) return 0;
+    extra = memory_resize(&engine->memory, NULL, 0, extra_bytes(&head));
+    if (!extra) return -ENOMEM;
+    *extra = head;
+    for (uint32_t i = 0; i < op->limit_key_count; i++) extra->words[i] = limits[i];
+    if (chain) extra->words[extra->limit_count] = chain;
+    if (op->batch) {
+        extra->words[batch_word(extra)] = (uint32_t)op->batch;
+        extra->words[batch_word(extra) + 1] = (uint32_t)(op->batch >> 32);
+    }
+    text = append(extra_text(extra), op->unique_key);
+    text = append(text, op->idempotency_key);
+    append(text, op->tags);
+    *ret_extra = extra;
+    return 0;
+}
+
+static struct failure *failure_at(const struct engine *engine, uint32_t failure)
+{
+    return slab_at(&engine->failures, failure);
+}
+
+static void failure_free(struct engine *engine, uint32_t number)
+{
+    struct failure *failure = failure_at(engine, number);
+    size_t bytes = failure->class_bytes + failure->message_bytes;
+    if (failure->text) memory_resize(&engine->memory, failure->text, bytes, 0);
+    slab_give(&engine->failures, number);
+}
+
+void extra_free(struct engine *engine, struct extra *extra)
+{
+    uint32_t next;
+    if (!extra) return;
+    if (extra->has & EXTRA_ERRORS) {
+        for (uint32_t at = *failures_word(extra); at; at = next) {
+            next = failure_at(engine, at)->next;
+            failure_free(engine, at);
+        }
+    }
+    memory_resize(&engine->memory, extra, extra_bytes(extra), 0);
+}
+
+void failures_forget(struct engine *engine, struct job *job)
+{
+    uint32_t next;
+    for (uint32_t at = job_failures(job); at; at = next) {
+        next = failure_at(engine, at)->next;
+        failure_free(engine, at);
+    }
+    if (job->extra && job->extra->has & EXTRA_ERRORS) *failures_word(job->extra) = 0;
+}
+
+/* A word for the errors, between the other words and the text. */
+static int extra_add_failures(struct engine *engine, struct job *job)
+{
+    struct extra *old = job->extra;
+    struct extra none = {0};
+    size_t before = old ? extra_bytes(old) : 0;
+    size_t words = word_count(old ? old : &none) * sizeof(uint32_t);
+    struct extra *extra;
+
+    if (old && old->has & EXTRA_ERRORS) return 0;
+    extra =
+        memory_resize(&engine->memory, NULL, 0, (old ? before : sizeof none) + sizeof(uint32_t));
+    if (!extra) return -ENOMEM;
+    *extra = none;
+    if (old) {
+        memcpy(extra, old, sizeof *old + words);
+        memcpy((char *)extra->words + words + sizeof(uint32_t), extra_text(old), text_bytes(old));
+        memory_resize(&engine->memory, old, before, 0);
+    }
+    extra->has |= EXTRA_ERRORS;
+    *failures_word(extra) = 0;
+    job->extra = extra;
+    return 0;
+}
+
+int failure_set(struct engine *engine, struct job *job, const struct op_error *op)
+{
+    size_t bytes = op->class.count + op->message.count;
+    char *text = NULL;
+    struct failure *failure;
+    uint32_t *at;
+    uint32_t number, count = 0;
+
+    if (slab_ensure(&engine->failures, &engine->memory, 1) < 0) return -ENOMEM;
+    if (bytes > 0 && !(text = memory_resize(&engine->memory, NULL, 0, bytes))) return -ENOMEM;
+    if (extra_add_failures(engine, job) < 0) {
+        if (text) memory_resize(&engine->memory, text, bytes, 0);
+        return -ENOMEM;
+    }
+    /* Rising by run; the same run again takes the place of what was said of it. */
+    at = failures_word(job->extra);
+    while (*at && failure_at(engine, *at)->run < op->run) at = &failure_at(engine, *at)->next;
+    if (*at && failure_at(engine, *at)->run == op->run) {
+        number = *at;
+        *at = failure_at(engine, number)->next;
+        failure_free(engine, number);
+    }
+    number = slab_take(&engine->failures);
+    failure = failure_at(engine, number);
+    failure->next = *at;
+    failure->run = op->run;
+    failure->at_ms = op->at_ms;
+    failure->class_bytes = (uint16_t)op->class.count;
+    failure->message_bytes = (uint32_t)op->message.count;
+    failure->text = text;
+    if (text) append(append(text, op->class), op->message);
+    *at = number;
+    for (number = *failures_word(job->extra); number; number = failure_at(engine, number)->next) {
+        count++;
+    }
+    if (count > ENGINE_ERRORS_KEPT) {
+        number = *failures_word(job->extra);
+        *failures_word(job->extra) = failure_at(engine, number)->next;
+        failure_free(engine, number);
+    }
+    return 0;
+}
+
+int engine_job_errors(const struct engine *engine, uint64_t id,
+                      struct engine_error ret_errors[ENGINE_ERRORS_KEPT])
+{
+    uint32_t job = job_find(engine, id);
+    int count = 0;
+
+    if (!job) return -ENOENT;
+    for (uint32_t at = job_failures(job_at(engine, job)); at; at = failure_at(engine, at)->next) {
+        const struct failure *failure = failure_at(engine, at);
+        const char *text = failure->text ? failure->text : "";
+        ret_errors[count++] = (struct engine_error){
+            .run = failure->run,
+            .at_ms = failure->at_ms,
+            .class = {text, failure->class_bytes},
+            .message = {text + failure->class_bytes, failure->message_bytes},
+        };
+    }
+    return count;
+}

@@ -1,0 +1,167 @@
+/* memory.c - slabs and tables on one hook. */
+#include "engine/memory.h"
+
+#include <errno.h>
+
+void *memory_resize(struct memory *memory, void *block, size_t bytes_before, size_t bytes)
+{
+    void *moved = memory->resize(memory->arg, block, bytes_before, bytes);
+    if (bytes > 0 && !moved) return NULL;
+    memory->used += bytes;
+    memory->used -= bytes_before;
+    return moved;
+}
+
+/* ---- Slabs ---- */
+
+void slab_init(struct slab *slab, size_t row_bytes)
+{
+    memset(slab, 0, sizeof *slab);
+    slab->row_bytes = (uint32_t)((row_bytes + 7) / 8 * 8);
+    slab->fresh = 1;
+}
+
+void slab_deinit(struct slab *slab, struct memory *memory)
+{
+    size_t chunk_bytes = (size_t)slab->row_bytes * SLAB_CHUNK_ROWS;
+    for (uint32_t i = 0; i < slab->chunk_count; i++) {
+        memory_resize(memory, slab->chunks[i], chunk_bytes, 0);
+    }
+    if (slab->chunks) { memory_resize(memory, slab->chunks, slab->chunk_room * sizeof(char *), 0); }
+    slab_init(slab, slab->row_bytes);
+}
+
+static int slab_grow(struct slab *slab, struct memory *memory)
+{
+    char *chunk;
+    if (slab->chunk_count == slab->chunk_room) {
+        uint32_t room = slab->chunk_room ? slab->chunk_room * 2 : 4;
+        char **chunks = memory_resize(memory, slab->chunks, slab->chunk_room * sizeof *chunks,
+                                      room * sizeof *chunks);
+        if (!chunks) return -ENOMEM;
+        slab->chunks = chunks;
+        slab->chunk_room = room;
+    }
+    if (slab->chunk_count == UINT32_MAX / SLAB_CHUNK_ROWS) return -ENOMEM;
+    chunk = memory_resize(memory, NULL, 0, (size_t)slab->row_bytes * SLAB_CHUNK_ROWS);
+    if (!chunk) return -ENOMEM;
+    slab->chunks[slab->chunk_count++] = chunk;
+    return 0;
+}
+
+int slab_ensure(struct slab *slab, struct memory *memory, uint32_t count)
+{
+    while (slab->chunk_count * SLAB_CHUNK_ROWS < (uint64_t)slab->taken + count + 1) {
+        int r = slab_grow(slab, memory);
+        if (r < 0) return r;
+    }
+    return 0;
+}
+
+uint32_t slab_take(struct slab *slab)
+{
+    uint32_t number = slab->free;
+    if (number) {
+        memcpy(&slab->free, slab_at(slab, number), sizeof slab->free);
+    } else {
+        number = slab->fresh++;
+        assert(number < slab->chunk_count * SLAB_CHUNK_ROWS);
+    }
+    slab->taken++;
+    memset(slab_at(slab, number), 0, slab->row_bytes);
+    return number;
+}
+
+void slab_give(struct slab *slab, uint32_t number)
+{
+    memcpy(slab_at(slab, number), &slab->free, sizeof slab->free);
+    slab->free = number;
+    slab->taken--;
+}
+
+/* ---- Tables ---- */
+
+void table_deinit(struct table *table, struct memory *memory)
+{
+    if (table->slots) memory_resize(memory, table->slots, table->room * sizeof(uint32_t), 0);
+    memset(table, 0, sizeof *table);
+}
+
+static bool table_fits(const struct table *table, uint64_t count)
+{
+    return count * 8 <= (uint64_t)table->room * 7;
+}
+
+int table_ensure(struct table *table, struct memory *memory, uint32_t count, table_hash_fn hash,
+                 const void *arg)
+{
+    struct table bigger = {.room = table->room ? table->room : 16, .count = 0};
+    uint64_t wanted = (uint64_t)table->count + count;
+
+    if (table_fits(table, wanted)) return 0;
+    while (!table_fits(&bigger, wanted)) {
+        if (bigger.room > UINT32_MAX / 4) return -ENOMEM;
+        bigger.room *= 2;
+    }
+    bigger.slots = memory_resize(memory, NULL, 0, bigger.room * sizeof(uint32_t));
+    if (!bigger.slots) return -ENOMEM;
+    memset(bigger.slots, 0, bigger.room * sizeof(uint32_t));
+    for (uint32_t i = 0; i < table->room; i++) {
+        if (table->slots[i]) table_insert(&bigger, hash(arg, table->slots[i]), table->slots[i]);
+    }
+    table_deinit(table, memory);
+    *table = bigger;
+    return 0;
+}
+
+void table_insert(struct table *table, uint64_t hash, uint32_t number)
+{
+    uint32_t at = (uint32_t)hash & (table->room - 1);
+    assert(table->count < table->room);
+    while (table->slots[at]) at = (at + 1) & (table->room - 1);
+    table->slots[at] = number;
+    table->count++;
+}
+
+void table_remove(struct table *table, uint64_t hash, uint32_t number, table_hash_fn hash_of,
+                  const void *arg)
+{
+    uint32_t mask = table->room - 1;
+    uint32_t hole = (uint32_t)hash & mask;
+
+    while (table->slots[hole] != number) {
+        assert(table->slots[hole]);
+        hole = (hole + 1) & mask;
+    }
+    /* Move back what would not be found any more past the hole. */
+    for (uint32_t at = (hole + 1) & mask; table->slots[at]; at = (at + 1) & mask) {
+        uint32_t home = (uint32_t)hash_of(arg, table->slots[at]) & mask;
+        if (((at - home) & mask) < ((at - hole) & mask)) continue;
+        table->slots[hole] = table->slots[at];
+        hole = at;
+    }
+    table->slots[hole] = 0;
+    table->count--;
+}
+
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t count)
+{
+    const unsigned char *from = bytes;
+    uint64_t hash = seed ^ UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t word;
+
+    for (; count > 8; from += 8, count -= 8) {
+        memcpy(&word, from, 8);
+        hash = fold(hash ^ word, UINT64_C(0xa0761d6478bd642f) ^ seed);
+    }
+    word = 0;
+    if (count > 0) memcpy(&word, from, count);
+    hash = fold(hash ^ word, UINT64_C(0xe7037ed1a0b428db) ^ count);
+    return hash_number(hash ^ seed);
+}
