@@ -149,7 +149,7 @@ need_promtool() {
 
 # The list that meson.build was configured with; see tools/sources.
 sources_now() {
-    tools/sources src testing tests examples bench
+    tools/sources src programs testing tests examples bench
 }
 
 # choose KIND - what it is built with: $compiler, $cflags and $options. Ends with

@@ -95,6 +95,8 @@ PASS_ON(int, process_reap, (KERNEL, int pidfd, pid_t group, bool wait, struct pr
 PASS_ON(int, duplicate, (KERNEL, int fd), fd)
 PASS_ON(ssize_t, pread, (KERNEL, int fd, void *data, size_t bytes, int64_t offset), fd, data,
         fault_bytes_max(bytes), offset)
+PASS_ON(ssize_t, pread_cached, (KERNEL, int fd, void *data, size_t bytes, int64_t offset), fd, data,
+        fault_bytes_max(bytes), offset)
 PASS_ON(ssize_t, pwrite, (KERNEL, int fd, const void *data, size_t bytes, int64_t offset), fd, data,
         fault_bytes_max(bytes), offset)
 

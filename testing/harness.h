@@ -135,7 +135,7 @@ struct kernel_queue;
     X(read) X(readv) X(write) X(writev) X(recv) X(send) X(recvmsg) X(sendmsg)                     \
     X(shutdown) X(readable) X(close) X(getaddrinfo)                                               \
     X(open) X(pread) X(pwrite) X(fsync) X(fstat) X(stat) X(rename) X(unlink) X(mkdir)             \
-    X(list_directory) X(truncate)                                                                 \
+    X(list_directory) X(truncate) X(pread_cached)                                                 \
     X(process_start) X(process_signal) X(process_reap) X(duplicate)                               \
     X(thread_cpu_ns) X(thread_look) X(thread_signal) X(read_memory)
 

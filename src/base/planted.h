@@ -84,10 +84,21 @@
     BUG(READ_FORGETS_READINESS, "a read that was cut short waits for the next edge")        \
     BUG(ACCEPT_ONE_PER_EDGE, "one connection is accepted for each edge")
 
+/* Of the store's log. */
+#define PLANTED_IN_LOG(BUG)                                                                  \
+    BUG(LOG_ACKNOWLEDGED_UNSYNCED, "who waits is told that it is synced when it is written") \
+    BUG(LOG_TAIL_NOT_CUT, "what is torn at the end of the log is left where it is")          \
+    BUG(LOG_TAIL_CUT_EARLY, "the last record that is whole is cut with what is torn")        \
+    BUG(LOG_SEGMENT_NOT_HEADED, "a spare that becomes a segment keeps its old header")       \
+    BUG(LOG_FOLDER_NOT_SYNCED, "the name of a new segment is not synced")                    \
+    BUG(LOG_RECYCLED_TOO_EARLY, "a segment is given away before its copies are synced")      \
+    BUG(LOG_RECOVERED_UNSYNCED, "what recovery has found is not synced before it goes on")   \
+    BUG(LOG_SYNC_ERROR_FORGOTTEN, "a sync that failed is tried again, and that counts")
+
 #define PLANTED_ENUMERATOR(name_, words_) PLANTED_##name_,
 enum planted {
     PLANTED_IN_RT(PLANTED_ENUMERATOR) PLANTED_IN_FLOW(PLANTED_ENUMERATOR)
-        PLANTED_IN_POLICY(PLANTED_ENUMERATOR) PLANTED_COUNT
+        PLANTED_IN_POLICY(PLANTED_ENUMERATOR) PLANTED_IN_LOG(PLANTED_ENUMERATOR) PLANTED_COUNT
 };
 #undef PLANTED_ENUMERATOR
 

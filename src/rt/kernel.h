@@ -272,6 +272,11 @@ struct kernel {
     ssize_t (*pread)(const struct kernel *kernel, int fd, void *data, size_t bytes, int64_t offset);
     ssize_t (*pwrite)(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                       int64_t offset);
+    /* As pread, but only what is in memory: -EAGAIN if it had to wait for a disk, and less than
+     * asked for if a part would. Never blocks, so workers may call it. Any error: try pread. NULL:
+     * there is no such call. */
+    ssize_t (*pread_cached)(const struct kernel *kernel, int fd, void *data, size_t bytes,
+                            int64_t offset);
     int (*fsync)(const struct kernel *kernel, int fd, bool data_only);
     int (*truncate)(const struct kernel *kernel, int fd, int64_t bytes);
     /* flock, exclusive and without waiting: -EAGAIN if somebody else has it; or give it back. */

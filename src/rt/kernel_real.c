@@ -495,6 +495,16 @@ ssize_t real_pread(const struct kernel *kernel, int fd, void *data, size_t bytes
     return result_bytes(pread(fd, data, bytes, offset));
 }
 
+ssize_t real_pread_cached(const struct kernel *kernel, int fd, void *data, size_t bytes,
+                          int64_t offset)
+{
+    enum { NOWAIT = 8 }; /* RWF_NOWAIT; musl has neither the name nor the call */
+    struct iovec part = {data, bytes};
+
+    (void)kernel;
+    return result_bytes(syscall(SYS_preadv2, fd, &part, 1L, (long)offset, 0L, NOWAIT));
+}
+
 ssize_t real_pwrite(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                     int64_t offset)
 {

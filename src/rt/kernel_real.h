@@ -63,6 +63,8 @@ int real_getaddrinfo(const struct kernel *kernel, const char *host, const char *
 void real_freeaddrinfo(const struct kernel *kernel, struct addrinfo *list);
 int real_open(const struct kernel *kernel, const char *path, int flags, mode_t mode);
 ssize_t real_pread(const struct kernel *kernel, int fd, void *data, size_t bytes, int64_t offset);
+ssize_t real_pread_cached(const struct kernel *kernel, int fd, void *data, size_t bytes,
+                          int64_t offset);
 ssize_t real_pwrite(const struct kernel *kernel, int fd, const void *data, size_t bytes,
                     int64_t offset);
 int real_fsync(const struct kernel *kernel, int fd, bool data_only);
@@ -115,7 +117,7 @@ int real_duplicate(const struct kernel *kernel, int fd);
     .stat = real_stat, .rename = real_rename, .unlink = real_unlink, .mkdir = real_mkdir,         \
     .list_directory = real_list_directory, .process_start = real_process_start,                   \
     .process_signal = real_process_signal, .process_reap = real_process_reap,                     \
-    .duplicate = real_duplicate
+    .duplicate = real_duplicate, .pread_cached = real_pread_cached
 
 /* Set a timerfd to an absolute time (INT64_MAX: never; the past: now). */
 int real_timer_set(int timer_fd, int64_t at_ns);

@@ -329,6 +329,7 @@ void sim_disk_fill_table(struct kernel *table)
 {
     table->open = disk_open;
     table->pread = disk_pread;
+    table->pread_cached = NULL; /* of what is in memory nothing is known */
     table->pwrite = disk_pwrite;
     table->fsync = disk_fsync;
     table->truncate = disk_truncate;
