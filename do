@@ -360,8 +360,6 @@ sim_runs() {
 # run_covered - the tests that coverage counts, from zero.
 run_covered() {
     find build/coverage -name '*.gcda' -delete
-    # shellcheck disable=SC2086
-    tests coverage coverage-1 800 1 $not_simulated
     tests coverage coverage-2 800 2
 }
 
@@ -445,9 +443,7 @@ test_rest() {
         tests sim sim-build 600 2
     fi
     if built clang; then
-        # shellcheck disable=SC2086
-        tests clang clang-1 600 1 $not_simulated
-        tests clang clang-2 600 2
+        tests clang clang-2 600 2 # with one worker gcc's are run, and gcc's with ThreadSanitizer
     fi
     for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
         built $kind || continue
