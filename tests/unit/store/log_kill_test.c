@@ -158,11 +158,13 @@ static void kill_cycles(unsigned cycles)
 
 TEST_WITH(log_of_a_process_that_is_killed_loses_nothing, .timeout_ms = 60000)
 {
+    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
     kill_cycles(TEST_SLOW ? 4 : 12);
 }
 
 TEST_WITH(log_of_a_process_that_is_killed_2000_times_loses_nothing, .long_only = true,
           .timeout_ms = 1800000)
 {
+    TEST_SKIP_ON_VALGRIND("it does not follow a program that runs itself anew");
     kill_cycles(TEST_SLOW ? 40 : 2000);
 }
