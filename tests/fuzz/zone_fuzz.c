@@ -11,6 +11,8 @@
 #include "fuzz/fuzz.h"
 
 enum { SEGMENTS = 300 };
+/* Nearer to the end of time a wall shows what is beyond it, which is taken for the end. */
+#define WALL_MAX_S (ZONE_TIME_MAX_S - 2 * ZONE_OFFSET_MAX_S)
 
 static void check_at(const struct zone *zone, int64_t utc_s)
 {
@@ -20,6 +22,7 @@ static void check_at(const struct zone *zone, int64_t utc_s)
 
     MUST(segment.start_s <= utc_s && utc_s < segment.end_s);
     MUST(segment.offset_s < ZONE_OFFSET_MAX_S && segment.offset_s > -ZONE_OFFSET_MAX_S);
+    if (utc_s < -WALL_MAX_S || utc_s > WALL_MAX_S) return;
     MUST(instants.count >= 1 && instants.first_s <= utc_s && utc_s <= instants.last_s);
     MUST(zone_offset(zone, instants.first_s) + instants.first_s == local_s);
     MUST(zone_offset(zone, instants.last_s) + instants.last_s == local_s);
