@@ -360,6 +360,8 @@ sim_runs() {
 # run_covered - the tests that coverage counts, from zero.
 run_covered() {
     find build/coverage -name '*.gcda' -delete
+    # shellcheck disable=SC2086
+    tests coverage coverage-1 800 1 $not_simulated
     tests coverage coverage-2 800 2
 }
 
@@ -443,7 +445,9 @@ test_rest() {
         tests sim sim-build 600 2
     fi
     if built clang; then
-        tests clang clang-2 600 2 # with one worker gcc's are run, and gcc's with ThreadSanitizer
+        # shellcheck disable=SC2086
+        tests clang clang-1 600 1 $not_simulated
+        tests clang clang-2 600 2
     fi
     for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
         built $kind || continue
@@ -465,8 +469,7 @@ test_rest() {
         sim_runs sim-runs-long 900 20000000
         tests release long 900 2 --only-long
         tests_uring release gcc-uring-1 600 1
-        # The log's files are written by its own threads, whatever the backend.
-        tests_uring release long-uring 900 2 --only-long --skip unit/store
+        tests_uring release long-uring 900 2 --only-long
         suite install 120 tools/install-check build/release
         # Without promtool the test is skipped, and a suite that ran nothing has failed.
         need_promtool
