@@ -17,28 +17,33 @@ help() {
     cat <<'HELP'
 usage: ./do COMMAND
 
-  run                    build and run the search service example with its upstream, with live figures
+  run                    build and run `weir serve` on loopback with a demo workload; says what to try
+  run search-service     build and run the search service example with its upstream, with live figures
   test                   build and run the default tests (under 10 minutes on 2 cores)
-  test --all             every compiler, sanitizer, switch mode and long test, aarch64 under an
+  test --all             both compilers, every sanitizer, switch mode and long test, aarch64 under an
                          emulator, static programs with musl, 20 million simulated runs (by
                          default 2 million), simulation at worker level, races planted for ThreadSanitizer
-                         to find, each fuzz target for 20 seconds, the gdb script, the unit tests
+                         to find, each fuzz target for 12 seconds, curl, undici, wrk, requests and
+                         slowhttptest against the server, 10,000 connections, ten minutes of load,
+                         the gdb script, the unit tests
                          under valgrind, promtool on the metrics and the alerts, dot on the map,
-                         and `check`
+                         the Debian packages on a machine of their own, and `check`
   test --rest            what --all has beyond the default tests
   test --filter NAME     only the tests whose name contains NAME, or below a folder (unit/rt), with
                          gcc and with clang's ASan+UBSan
-  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo flow resilience sim); no GROUP: all.
+  bench [GROUP]          benchmarks beside their peers (GROUP: runtime echo flow store server resilience sim); no GROUP: all.
                          sim also tells in how many runs each planted bug is found.
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
   bench service          the search service and three naive variants of it through overload and an
                          outage: figures and pictures, to docs/guide/pictures (about 6 minutes)
-  check                  clang-format, clang-tidy, cppcheck, gcc -fanalyzer, clang thread-safety
-                         analysis, tools/tidy (include matrix and house rules)
+  check                  clang-format, clang-tidy (of the tests too, which --all leaves out),
+                         cppcheck, gcc -fanalyzer, clang thread-safety analysis, tools/tidy
+                         (include matrix and house rules)
   reference              the reference of all calls: build/reference/html/index.html, and man pages
                          (man -M build/reference weir_spawn)
   coverage               lines of src that the default tests run, by file
   format                 lay out all C files by .clang-format
+  package                the Debian packages weir, libweir0 and libweir-dev: build/package/*.deb
   build KIND             only build: release clang asan-gcc asan-clang tsan-{gcc,clang}-{ordered,strict}
                          coverage fuzz aarch64 musl valgrind sim (every atomic of the library is a
                          point at which a simulated thread may be interrupted)
@@ -65,15 +70,21 @@ die() {
 
 # Words are package[:command]: a tool also counts as present when its command is
 # on PATH from elsewhere (a newer go, for instance).
-packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev"
-packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3"
+packages_build="gcc:gcc libc6-dev meson:meson ninja-build:ninja pkg-config:pkg-config liburing-dev libssl-dev zlib1g-dev libinih-dev"
+packages_test="g++:g++ clang:clang libclang-rt-14-dev llvm:llvm-symbolizer python3:python3 libsqlite3-dev openssl:openssl mandoc:mandoc"
 packages_debug="gdb:gdb valgrind:valgrind binutils:strip"
 packages_check="clang-format:clang-format clang-tidy:clang-tidy cppcheck:cppcheck mandoc:mandoc"
 packages_aarch64="gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross qemu-user:qemu-aarch64"
 packages_graph="graphviz:dot"
+packages_disks="e2fsprogs:mkfs.ext4 xfsprogs:mkfs.xfs"
 packages_musl="musl-tools:musl-gcc linux-libc-dev file:file"
+packages_package="debhelper:dh dpkg-dev:dpkg-buildpackage fakeroot:fakeroot python3:python3"
+packages_machine="lintian:lintian systemd:systemctl iproute2:ip procps:ps man-db:man"
 packages_pictures="librsvg2-bin:rsvg-convert fonts-dejavu-core"
-packages_bench="golang:go cargo-web:cargo rustc-web:rustc g++:g++ libboost-fiber-dev libuv1-dev liburing-dev linux-perf:perf python3:python3"
+# Only unpacked, as their installation would start them; and what they need of libraries.
+packages_servers="redis-server redis-tools beanstalkd nginx wrk libjemalloc2 liblua5.1-0 lua-bitop lua-cjson liblzf1 libluajit-5.1-2"
+packages_clients="curl:curl wrk:wrk slowhttptest:slowhttptest python3-requests nodejs:node npm:npm"
+packages_bench="golang:go cargo-web:cargo rustc-web:rustc g++:g++ libboost-fiber-dev libuv1-dev liburing-dev libsqlite3-dev liblmdb-dev linux-perf:perf python3:python3"
 
 installed() {
     case $1 in
@@ -101,7 +112,9 @@ as_root() {
 }
 
 apt() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@"
+    # Another program of the machine may be installing just now: it is waited for.
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 \
+        -o DPkg::Lock::Timeout=180 "$@"
 }
 
 # try_install WORD... - install what is missing; the still missing names are in $lacking.
@@ -145,6 +158,53 @@ need_promtool() {
     command -v promtool >/dev/null 2>&1 || die 3 "promtool is missing (apt-get install prometheus)"
 }
 
+# find_llhttp - the C sources of llhttp, which HTTP is parsed with. Their package would bring Node
+# along, which nothing here runs; so it is only unpacked. Without them that part is not built.
+find_llhttp() {
+    llhttp_option=
+    [ ! -f /usr/share/llhttp/llhttp.c ] || return 0
+    folder=build/llhttp
+    if [ ! -f "$folder/usr/share/llhttp/llhttp.c" ] && [ "${WEIR_NO_INSTALL-}" != 1 ]; then
+        echo "do: unpacking the sources of llhttp" >&2
+        mkdir -p "$logs" "$folder"
+        (
+            cd "$folder"
+            apt-get -q download node-llhttp || { apt update && apt-get -q download node-llhttp; }
+            dpkg-deb -x node-llhttp_*.deb . && rm -f node-llhttp_*.deb
+        ) >"$logs/llhttp-unpack.log" 2>&1 || tail -n 5 "$logs/llhttp-unpack.log" >&2
+    fi
+    if [ -f "$folder/usr/share/llhttp/llhttp.c" ]; then
+        llhttp_option=-Dllhttp=$root/$folder/usr/share
+    else
+        echo "do: building without HTTP: the package node-llhttp is missing" >&2
+    fi
+}
+
+# find_servers - the peers of the group server, and their load, on PATH. Installing them would start
+# them as services of the system; so they are only unpacked. Those that are missing are left out.
+find_servers() {
+    folder=build/servers
+    there=0
+    for command in redis-server beanstalkd nginx wrk; do
+        command -v "$command" >/dev/null 2>&1 && there=$((there + 1))
+    done
+    [ "$there" -lt 4 ] || return 0
+    if [ ! -x "$folder/usr/bin/wrk" ] && [ "${WEIR_NO_INSTALL-}" != 1 ]; then
+        echo "do: unpacking the servers to compare with" >&2
+        mkdir -p "$logs" "$folder"
+        (
+            cd "$folder"
+            # shellcheck disable=SC2086 # the names are words
+            apt-get -q download $packages_servers ||
+                { apt update && apt-get -q download $packages_servers; }
+            for file in *.deb; do dpkg-deb -x "$file" . && rm -f "$file"; done
+        ) >"$logs/servers-unpack.log" 2>&1 || tail -n 5 "$logs/servers-unpack.log" >&2
+    fi
+    PATH=$PATH:$root/$folder/usr/bin:$root/$folder/usr/sbin
+    LD_LIBRARY_PATH=$root/$folder/usr/lib/$(gcc -dumpmachine)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export PATH LD_LIBRARY_PATH
+}
+
 # ---- builds -----------------------------------------------------------------
 
 # The list that meson.build was configured with; see tools/sources.
@@ -159,22 +219,25 @@ choose() {
     packages_kind=
     compiler=gcc
     cflags=
-    options="-Dwerror=true"
+    # The shared library is what is installed, and what gdb is shown; everything else links the static one.
+    options="-Dwerror=true -Dshared=false"
     sanitize="-Db_lundef=false -Dbuildtype=debug -Doptimization=1"
     case $kind in
-    release) ;;
-    clang) compiler=clang ;;
-    sim) options="$options -Dsim_workers=true" ;;
-    valgrind) options="$options -Dvalgrind=enabled -Dexamples=false" ;;
+    release) options="-Dwerror=true" ;;
+    clang) options="-Dwerror=true" compiler=clang ;;
+    sim) options="$options -Dsim_workers=true -Dserver=disabled" ;;
+    valgrind) options="$options -Dvalgrind=enabled -Dexamples=false -Dserver=disabled" ;;
     bench) options="$options -Dbench=true -Dtests=false -Dexamples=false -Db_lto=true -Doptimization=3" ;;
     asan-gcc) options="$options $sanitize -Db_sanitize=address,undefined" ;;
-    asan-clang) options="$options $sanitize -Db_sanitize=address,undefined" compiler=clang ;;
+    asan-clang) options="$options $sanitize -Db_sanitize=address,undefined -Dserver=disabled" compiler=clang ;;
     tsan-*-ordered | tsan-*-strict)
         compiler=${kind#tsan-}
         mode=${compiler#*-}
         compiler=${compiler%-*}
         case $compiler in gcc | clang) ;; *) die 2 "unknown build kind '$kind' (see ./do help)" ;; esac
         options="$options $sanitize -Db_sanitize=thread -Dtsan_mode=$mode"
+        # The server once, with gcc: clang's is for what users of the library do.
+        [ "$compiler" = gcc ] || options="$options -Dserver=disabled"
         ;;
     coverage)
         options="$options -Dbuildtype=debug -Db_coverage=true -Dexamples=false"
@@ -186,7 +249,7 @@ choose() {
         ;;
     aarch64)
         compiler="aarch64-linux-gnu-gcc"
-        options="$options --cross-file tools/cross/aarch64.ini"
+        options="$options --cross-file tools/cross/aarch64.ini -Dserver=disabled"
         packages_kind=$packages_aarch64
         ;;
     musl)
@@ -205,17 +268,18 @@ build() {
     dir=build/$kind
     mkdir -p "$logs" build
     log=$logs/build-$kind.log
-    sources_now >build/sources.new
+    sources_now >"build/sources.$kind"
     # shellcheck disable=SC2086 # options are words
     if [ ! -f "$dir/build.ninja" ]; then
         rm -rf "$dir"
-        CC=$compiler CFLAGS=$cflags meson setup "$dir" $options >"$log" 2>&1 || build_failed || return 1
-    elif ! cmp -s build/sources.new "$dir/sources"; then
-        meson setup --reconfigure "$dir" >"$log" 2>&1 || build_failed || return 1
+        find_llhttp
+        CC=$compiler CFLAGS=$cflags meson setup "$dir" $options $llhttp_option >"$log" 2>&1 || build_failed || return 1
+    elif ! cmp -s "build/sources.$kind" "$dir/sources"; then
+        find_llhttp
+        meson setup --reconfigure "$dir" $llhttp_option >"$log" 2>&1 || build_failed || return 1
     fi
-    cp build/sources.new "$dir/sources"
-    rm -f build/sources.new
-    ninja -C "$dir" -j "$jobs" >"$log" 2>&1 || build_failed
+    mv "build/sources.$kind" "$dir/sources"
+    timeout --foreground 1500 ninja -C "$dir" -j "$jobs" >"$log" 2>&1 || build_failed
 }
 
 build_failed() {
@@ -239,33 +303,42 @@ failures=
 # program that says nothing, ran nothing, or fails without saying so is one
 # failure.
 suite() {
+    run_suite "$@"
+    count "$1"
+}
+
+# run_suite NAME SECONDS COMMAND... - only run it, maybe behind others; count NAME adds it later.
+run_suite() {
     name=$1
     seconds=$2
     shift 2
-    log=$logs/$name.log
     mkdir -p "$logs"
+    rm -f "$logs/$name.end"
     status=0
-    timeout -k 10 "$seconds" "$@" >"$log" 2>&1 || status=$?
-    count "$name" "$status" "$seconds"
+    began=$(date +%s)
+    timeout -k 10 "$seconds" "$@" >"$logs/$name.log" 2>&1 || status=$?
+    echo "$status $seconds $(($(date +%s) - began))" >"$logs/$name.end"
 }
 
 closing_line='^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$'
 
 count() {
+    log=$logs/$1.log
+    read -r status seconds took <"$logs/$1.end" || { status=1 seconds=0 took=0; }
     line=$(grep -E "$closing_line" "$log" | tail -n 1)
     skipped=${line#*failed}
     ok=${line%% passed*}
     bad=${line#*passed, }
     bad=${bad%% failed*}
     why=
-    if [ "$2" -eq 124 ] || [ "$2" -eq 137 ]; then
-        why="was still running after $3 seconds and was ended"
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+        why="was still running after $seconds seconds and was ended"
     elif [ -z "$line" ]; then
-        why="ended with status $2 and without a closing line"
+        why="ended with status $status and without a closing line"
     elif [ $((ok + bad)) -eq 0 ]; then
         why="ran no test at all"
-    elif [ "$2" -ne 0 ] && [ "$bad" -eq 0 ]; then
-        why="ended with status $2 although no test failed"
+    elif [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        why="ended with status $status although no test failed"
     fi
     ok=${ok:-0}
     bad=${bad:-0}
@@ -278,13 +351,26 @@ count() {
         grep -v -E "$closing_line" "$log" | tail -n 60 | sed 's/^/    /'
         [ -z "$why" ] || echo "---- $1 $why"
     fi
-    echo "$1: $ok passed, $bad failed$skipped"
+    echo "$1: $ok passed, $bad failed$skipped ($took s)"
 }
 
-# built KIND - build it; a build that fails is a failed suite of its own, and the
-# caller leaves out what needs it.
+# await FILE - until what runs behind has made it, or has ended.
+await() {
+    while [ ! -f "$1" ] && kill -0 "$behind" 2>/dev/null; do sleep 1; done
+}
+
+# built KIND - build it, or wait until it has been built ahead; a build that fails is a failed suite of
+# its own, and the caller leaves out what needs it.
 built() {
-    build "$1" && return 0
+    began=$(date +%s)
+    case " $ahead " in
+    *" $1 "*) await "$logs/ahead-$1" ;;
+    esac
+    if build "$1"; then
+        seconds=$(($(date +%s) - began))
+        [ "$seconds" -lt 5 ] || echo "build-$1: $seconds s"
+        return 0
+    fi
     failed=$((failed + 1))
     failures="$failures build-$1"
     echo "build-$1: 0 passed, 1 failed"
@@ -293,19 +379,45 @@ built() {
 
 # judge NAME SECONDS COMMAND... - a suite of one: passed when the status is 0.
 judge() {
-    name=$1
-    seconds=$2
-    shift 2
-    log=$logs/$name.log
-    mkdir -p "$logs"
-    status=0
-    timeout -k 10 "$seconds" "$@" >"$log" 2>&1 || status=$?
+    run_judged "$@"
+    count "$1"
+}
+
+# run_judged NAME SECONDS COMMAND... - as run_suite.
+run_judged() {
+    run_suite "$@"
     if [ "$status" -eq 0 ]; then
-        echo "1 passed, 0 failed" >>"$log"
+        echo "1 passed, 0 failed" >>"$logs/$1.log"
     else
-        echo "0 passed, 1 failed" >>"$log"
+        echo "0 passed, 1 failed" >>"$logs/$1.log"
     fi
-    count "$name" "$status" "$seconds"
+}
+
+# What only computes runs behind the suites, with what they leave of the processor while their tests
+# wait (a quarter of it): builds before they are asked for, and analyses. At the scheduler's idle class
+# it takes nothing from a test.
+ahead=
+behind=
+
+# run_behind COMMAND [KIND...] - build the kinds one after the other, then run the shell's COMMAND. Ended
+# with this script.
+run_behind() {
+    command_behind=$1
+    shift
+    ahead="$*"
+    mkdir -p "$logs"
+    for kind in "$@"; do rm -f "$logs/ahead-$kind"; done
+    (
+        chrt -i -p 0 "$(exec sh -c 'echo "$PPID"')" 2>/dev/null || true # this subshell
+        for kind_ahead in "$@"; do
+            build "$kind_ahead" >"$logs/ahead-$kind_ahead.log" 2>&1 || true # told when it is asked for
+            : >"$logs/ahead-$kind_ahead"
+        done
+        "$command_behind"
+    ) &
+    behind=$!
+    trap 'kill "$behind" 2>/dev/null || true' EXIT
+    trap 'exit 130' INT TERM
 }
 
 # finish - the closing line; a run without a test is a failure.
@@ -337,13 +449,23 @@ tests() {
 # tests run once in a build.
 not_simulated="--skip sim --skip unit/sim --skip unit/engine"
 
+# Runs of a whole store take milliseconds each, in slow builds many times that: they are made with gcc,
+# with its AddressSanitizer, and at worker level.
+not_stores="--skip sim/store_jobs --skip sim/server_api_planted"
+
+# A store writes by threads of its own, whatever the backend: its tests run on io_uring with gcc and
+# with one ThreadSanitizer, and not again where only stacks or the number of workers differ.
+not_durable="--skip unit/store --skip scenario/jobs* --skip scenario/outbox*"
+
 # tests_uring KIND SUITE ... - the same on io_uring, if that works here.
 tests_uring() {
     if WEIR_TEST_BACKEND=io_uring "build/$1/tests/weir-tests" \
         file_calls_that_the_kernel_has_not_seen_can_be_taken_back | grep -q "^1 passed"; then
         backend=io_uring
+        durable=$not_durable
+        case $2 in gcc-uring-* | tsan-gcc-ordered-uring) durable= ;; esac
         # shellcheck disable=SC2086 # several words
-        tests "$@" $not_simulated
+        tests "$@" $not_simulated $durable
         backend=epoll
     else
         echo "$2: left out, since io_uring does not work here"
@@ -361,25 +483,26 @@ sim_runs() {
 run_covered() {
     find build/coverage -name '*.gcda' -delete
     # shellcheck disable=SC2086
-    tests coverage coverage-1 800 1 $not_simulated
-    tests coverage coverage-2 800 2
+    tests coverage coverage-2 800 2 $not_stores
 }
 
 test_default() {
     need $packages_build $packages_test
     if built release; then
-        # shellcheck disable=SC2086
-        tests release gcc-1 480 1 $not_simulated
-        tests release gcc-2 480 2
-        tests_uring release gcc-uring-2 480 2
+        run_behind true asan-clang
+        tests release gcc-2 480 2 --skip sim # sim-runs has those
         suite compile 120 tests/compile/run build/release/libweir.a
         suite examples 120 tools/examples build/release/examples
         suite corpus 120 tests/fuzz/run replay build/release
+        suite e2e 400 tests/e2e/run build/release
+        suite crash-server 90 tests/crash/server build/release --kill 8
         judge reference 60 tools/reference --check --library build/release/libweir.so
         sim_runs sim-runs 400 2000000
     fi
     if built asan-clang; then
-        tests asan-clang asan-clang 600 2
+        # All of it, with the server, runs with gcc's in --rest.
+        # shellcheck disable=SC2086
+        tests asan-clang asan-clang 600 2 $not_simulated $not_durable
         suite corpus-asan 120 tests/fuzz/run replay build/asan-clang
     fi
     suite reference-rules 60 tools/reference --self-test
@@ -403,94 +526,134 @@ test_filter() {
     fi
 }
 
-# test_aarch64 - all tests under an emulator, which is slower, and knows fewer system calls:
+# test_aarch64 - the unit tests under an emulator, which is slower, and knows fewer system calls:
 # docs/platforms.md.
 test_aarch64() {
-    need $packages_build $packages_aarch64
     built aarch64 || return 0
     emulator="$(command -v qemu-aarch64) -L /usr/aarch64-linux-gnu"
     # shellcheck disable=SC2086 # the emulator with its options
-    skip=
-    for workers in 2 1; do
-        suite "aarch64-$workers" 800 env WEIR_TEST_WORKERS=$workers WEIR_TEST_SLOW=4 \
-            WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$tests_at_once" $skip
-        skip=$not_simulated
-    done
+    suite aarch64 800 env WEIR_TEST_WORKERS=2 WEIR_TEST_SLOW=4 \
+        WEIR_TEST_EMULATOR="$emulator" $emulator build/aarch64/tests/weir-tests -j "$tests_at_once" unit
     # shellcheck disable=SC2086
     suite aarch64-check 240 tools/aarch64-check build/aarch64 $emulator
 }
 
 # test_musl - all tests in one static program, and the examples: docs/platforms.md.
 test_musl() {
-    need $packages_build $packages_musl
     built musl || return 0
-    tests musl musl 600 2
+    # shellcheck disable=SC2086
+    tests musl musl 600 2 $not_stores
     if built release; then
         suite static 240 tools/static-check build/musl build/release
     fi
 }
 
+# What runs behind the suites of test_rest, in the order in which these ask for it: builds, the
+# packages, analyses.
+behind_rest() {
+    find_llhttp
+    run_judged package-build 1800 env WEIR_LLHTTP="${llhttp_option#-Dllhttp=}" tools/package build/package
+    run_checks src testing examples # tests are for ./do check
+}
+kinds_rest="asan-gcc sim clang tsan-gcc-ordered tsan-clang-strict aarch64 musl valgrind fuzz"
+
+# Between them the suites have both compilers, both sanitizers, both modes of ThreadSanitizer, both
+# backends, and one and two workers, but not every product of these: that takes longer than CI has.
 test_rest() {
-    need $packages_build $packages_test $packages_check $packages_debug
+    need $packages_build $packages_test $packages_check $packages_debug $packages_aarch64 \
+        $packages_musl $packages_disks $packages_graph $packages_package $packages_machine
+    need_promtool # without it the tests are skipped, and a suite that ran nothing has failed
+    built release || return 0
+    # shellcheck disable=SC2086 # several words
+    rm -f "$logs/package-build.end"
+    run_behind behind_rest $kinds_rest
+    rest_release
     if built asan-gcc; then
-        tests asan-gcc asan-gcc 800 2
-        tests_uring asan-gcc asan-gcc-uring 800 2
+        # asan-clang of the default tests has the others on epoll.
+        tests asan-gcc asan-gcc 800 2 sim unit/sim unit/engine unit/store unit/server unit/cli \
+            unit/proto 'scenario/jobs*' 'scenario/outbox*'
+        tests_uring asan-gcc asan-gcc-uring 800 2 unit/rt unit/io unit/flow unit/watch scenario
     fi
-    if built asan-clang; then
-        tests_uring asan-clang asan-clang-uring 800 2
-    fi
-    # At worker level: every test of the library, simulations with several workers, and the bugs
-    # that are planted in that build.
+    # At worker level: simulations with several workers, the bugs that are planted in that build, and
+    # the tests of what its atomics and locks are in.
     if built sim; then
-        tests sim sim-build 600 2
+        tests sim sim-build 600 2 sim unit/sim unit/base unit/rt unit/flow
     fi
     if built clang; then
         # shellcheck disable=SC2086
-        tests clang clang-1 600 1 $not_simulated
-        tests clang clang-2 600 2
+        tests clang clang-2 600 2 $not_simulated
     fi
-    for kind in tsan-gcc-ordered tsan-gcc-strict tsan-clang-ordered tsan-clang-strict; do
-        built $kind || continue
-        # gcc's on both backends; clang's on one each: all four on both take longer than CI has.
-        case $kind in *-clang-ordered) ;; *) tests $kind $kind 1000 2 ;; esac
-        case $kind in *-clang-strict) ;; *) tests_uring $kind "$kind-uring" 1000 2 ;; esac
-        suite "$kind-planted" 120 "build/$kind/tests/weir-planted"
-        # One of the four: one worker, and the long tests, which take minutes here.
-        if [ $kind = tsan-gcc-strict ]; then
-            # shellcheck disable=SC2086
-            tests $kind $kind-1 1000 1 $not_simulated
-            tests $kind $kind-long 600 2 --only-long
-        fi
-    done
-    if built release; then
+    # gcc's has an eye on the library too; clang's on what uses it, and on the long tests, since its
+    # fibers need little memory.
+    if built tsan-gcc-ordered; then
+        # A simulation is one thread, of which it learns little.
         # shellcheck disable=SC2086
-        suite masked 600 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
-            build/release/tests/weir-tests -j "$tests_at_once" $not_simulated
-        sim_runs sim-runs-long 900 20000000
-        tests release long 900 2 --only-long
-        tests_uring release gcc-uring-1 600 1
-        tests_uring release long-uring 900 2 --only-long
-        suite install 120 tools/install-check build/release
-        # Without promtool the test is skipped, and a suite that ran nothing has failed.
-        need_promtool
-        suite promtool 60 build/release/tests/weir-tests promtool_finds_nothing_wrong_with_the_metrics
-        suite alerts 180 tests/alerts/run build/release
-        # The same for dot.
-        need $packages_graph
-        suite graphviz 60 build/release/tests/weir-tests dot_draws_the_graph
+        tests tsan-gcc-ordered tsan-gcc-ordered 1000 2 $not_simulated
+        tests_uring tsan-gcc-ordered tsan-gcc-ordered-uring 1000 2 unit/rt unit/io unit/flow unit/watch \
+            unit/store scenario
+        suite tsan-gcc-ordered-planted 120 build/tsan-gcc-ordered/tests/weir-planted
+    fi
+    if built tsan-clang-strict; then
+        # shellcheck disable=SC2086
+        tests tsan-clang-strict tsan-clang-strict 1000 2 $not_simulated $not_durable
+        suite tsan-clang-strict-planted 120 build/tsan-clang-strict/tests/weir-planted
+        # shellcheck disable=SC2086
+        tests tsan-clang-strict tsan-clang-strict-long 600 2 --only-long $not_simulated $not_durable
     fi
     test_aarch64
     test_musl
     debuggers
     if built fuzz; then
-        suite fuzz 400 tests/fuzz/run fuzz build/fuzz 20
+        suite fuzz 400 tests/fuzz/run fuzz build/fuzz 12
     fi
-    if built coverage; then
-        run_covered
-        judge coverage 120 tools/coverage build/coverage
-        grep 'all of src' "$logs/coverage.log" || true # the judgement is made; this is for the record
+    test_package
+    wait "$soak" || true
+    count soak
+    wait "$behind" || true
+    count_checks
+}
+
+# rest_release - of test_rest, what needs the release only.
+rest_release() {
+    # Stacks with guards by mprotect.
+    # shellcheck disable=SC2086
+    suite masked 600 env WEIR_TEST_MASK=guard WEIR_TEST_WORKERS=2 \
+        build/release/tests/weir-tests -j "$tests_at_once" $not_simulated $not_durable
+    # shellcheck disable=SC2086
+    tests release gcc-1 480 1 $not_simulated
+    tests_uring release gcc-uring-2 480 2
+    tests release stores 480 2 "sim/store_jobs*" "sim/server_api*"
+    # Ten minutes of load on one core, beside the others; counted at the end.
+    run_suite soak 720 tests/e2e/soak build/release --seconds 600 &
+    soak=$!
+    sim_runs sim-runs-long 900 20000000
+    tests release long 900 2 --only-long
+    tests_uring release long-uring 900 2 --only-long
+    suite install 120 tools/install-check build/release
+    if command -v systemd-analyze >/dev/null 2>&1; then
+        judge unit-exposure 60 systemd-analyze security --offline=true --threshold=15 \
+            packaging/systemd/weir.service
     fi
-    checks
+    # Programs that nobody here wrote; those that cannot be had are skipped with a notice.
+    try_install $packages_clients || echo "do: going on without: $lacking" >&2
+    suite clients 300 tests/e2e/clients build/release
+    suite connections 200 tests/e2e/connections build/release
+    suite promtool 60 build/release/tests/weir-tests promtool_finds_nothing_wrong_with_the_metrics
+    suite alerts 180 tests/alerts/run build/release
+    # Kills; and power cuts, where file systems can be mounted.
+    suite crash-server-long 400 tests/crash/server build/release --kill 100
+    if tests/crash/run --possible; then
+        suite crash 600 tests/crash/run build/release 300
+        suite crash-server-power 400 tests/crash/server build/release --cut ext4 30 --cut xfs 30
+    fi
+    suite graphviz 60 build/release/tests/weir-tests dot_draws_the_graph
+}
+
+# test_package - of the packages that are built behind: look at them, install them on a machine made of namespaces.
+test_package() {
+    await "$logs/package-build.end"
+    count package-build
+    suite package 300 tests/package/run build/package
 }
 
 # debuggers - the gdb script on builds of both compilers, and the unit tests under valgrind.
@@ -500,7 +663,9 @@ debuggers() {
     fi
     # A build of its own: build/release may be older than valgrind's header.
     if built valgrind; then
-        suite valgrind 900 tests/valgrind/run build/valgrind
+        # Engine, store and simulator are left to AddressSanitizer, which is quicker.
+        suite valgrind 900 tests/valgrind/run build/valgrind unit/base unit/rt unit/io unit/flow \
+            unit/watch unit/policy unit/harness unit/proto
     fi
 }
 
@@ -527,31 +692,47 @@ command_test() {
 
 # ---- check ------------------------------------------------------------------
 
-checks() {
-    judge format 180 tools/analyse format
-    if built clang; then
-        judge clang-tidy 1800 tools/analyse clang-tidy build/clang
-    fi
-    judge cppcheck 600 tools/analyse cppcheck
-    judge analyzer 1200 tools/analyse analyzer
-    judge thread-safety 300 tools/analyse thread-safety
-    judge man-pages 60 tools/reference --lint
-    judge tidy 60 tools/tidy
+check_names="format clang-tidy cppcheck analyzer thread-safety man-pages tidy"
+
+# run_checks [FOLDER...] - clang-tidy, which takes most of the time, only below these.
+run_checks() {
+    run_judged format 900 tools/analyse format
+    run_judged clang-tidy 3000 tools/analyse clang-tidy build/clang "$@"
+    run_judged cppcheck 900 tools/analyse cppcheck
+    run_judged analyzer 1800 tools/analyse analyzer
+    run_judged thread-safety 900 tools/analyse thread-safety
+    run_judged man-pages 120 tools/reference --lint
+    run_judged tidy 120 tools/tidy
+}
+
+count_checks() {
+    for name in $check_names; do count "$name"; done
 }
 
 command_check() {
     [ $# -eq 0 ] || die 2 "check takes no argument"
     need $packages_build $packages_test $packages_check
-    checks
+    built clang # clang-tidy wants to know how each file is compiled
+    run_checks
+    count_checks
     finish
 }
 
 # ---- the other commands -----------------------------------------------------
 
+# run - the server with a demo workload; or the search service of the examples.
 command_run() {
     need $packages_build
     build release
-    exec build/release/examples/search-service --demo "$@"
+    if [ "${1-}" = search-service ]; then
+        shift
+        exec build/release/examples/search-service --demo "$@"
+    fi
+    [ -x build/release/programs/weir ] ||
+        die 3 "weir was not built: it needs libssl-dev, zlib1g-dev, libinih-dev and node-llhttp"
+    PATH=$root/build/release/programs:$PATH
+    export PATH
+    exec build/release/programs/weir serve --demo "$@"
 }
 
 command_bench() {
@@ -573,6 +754,7 @@ command_bench() {
     fi
     # A peer that cannot be had is left out with a notice by the runner itself.
     try_install $packages_bench || echo "do: going on without: $lacking" >&2
+    case ${1-server} in server | -*) find_servers ;; esac
     build bench
     exec bench/run --build build/bench "$@"
 }
@@ -600,6 +782,19 @@ command_format() {
     tools/analyse reformat
 }
 
+command_package() {
+    [ $# -eq 0 ] || die 2 "package takes no argument"
+    need $packages_build $packages_package
+    find_llhttp
+    mkdir -p "$logs"
+    # Of node-llhttp the sources are enough.
+    WEIR_LLHTTP=${llhttp_option#-Dllhttp=} tools/package build/package >"$logs/package-build.log" 2>&1 || {
+        tail -n 30 "$logs/package-build.log" >&2
+        die 1 "the packages were not built (all of it: $logs/package-build.log)"
+    }
+    ls build/package/*.deb
+}
+
 command_build() {
     [ $# -eq 1 ] || die 2 "build needs one KIND (see ./do help)"
     choose "$1" # refuses an unknown one before anything is installed
@@ -612,7 +807,7 @@ command_build() {
 command=$1
 shift
 case $command in
-run | test | bench | check | reference | coverage | format | build) "command_$command" "$@" ;;
+run | test | bench | check | reference | coverage | format | package | build) "command_$command" "$@" ;;
 help | --help | -h) help ;;
 *) die 2 "unknown command '$command' (./do help lists them)" ;;
 esac

@@ -75,6 +75,28 @@ BARS = {
         "pipeline_pool": [METRICS],
         "fan_out": [METRICS],
     },
+    # Rates: weir's divided by the peer's, at least.
+    "store": {
+        "lifecycle_128_rate": [Bar("ratio_lmdb", at_least=2.0), Bar("ratio_sqlite", at_least=2.5),
+                               Bar("ratio_bare", at_least=0.8)],
+        "lifecycle_128_cpu": [Bar("weir", 4)],
+        "lifecycle_128_bytes": [Bar("weir", 400)],
+        "enqueue_256_rate": [Bar("ratio_bare", at_least=0.7)],
+        "enqueue_256_p99": [Bar("ratio_disk", 2.5)],
+        "open_time": [Bar("weir", 1000)],
+        "claim_ratio": [Bar("weir", 2)],
+        # What was promised of compaction, beside that table.
+        "compaction_p99_ratio": [Bar("weir", 2)],
+    },
+    # Rates, and the processor time of the server for a request.
+    "server": {
+        "enqueue_64_rate": [Bar("ratio_redis", at_least=1.6), Bar("ratio_beanstalkd", at_least=8)],
+        "lifecycle_64_rate": [Bar("ratio_redis", at_least=2), Bar("ratio_beanstalkd", at_least=8)],
+        # As safe as Redis is then: written to the file, and synced later.
+        "enqueue_64_relaxed_rate": [Bar("ratio_redis", at_least=0.9)],
+        "get_64_rate": [Bar("ratio_nginx", at_least=1.0)],
+        "get_64_cpu": [Bar("ratio_nginx", 0.95)],
+    },
     # What a policy may cost a call of one worker that is alone with it, in ns.
     "resilience": {
         name: [Bar("weir", 60)] for name in ("shed", "shed_late", "rate", "limit", "limit_adaptive",

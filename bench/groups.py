@@ -13,7 +13,7 @@ class Program(NamedTuple):
     {source} is bench/, {out} the folder for what is built, {cc} the C compiler.
     """
 
-    path: str
+    path: str  # a name without a slash: a program that is installed, on PATH
     needs: Tuple[str, ...] = ()
     command: Tuple[str, ...] = ()  # empty: the project's own build makes it
     cwd: str = "{source}"
@@ -21,6 +21,7 @@ class Program(NamedTuple):
     pkg_config: Optional[str] = None  # a library whose flags the command gets
     header: Optional[str] = None  # of a C++ library that pkg-config does not know
     install: str = ""  # Debian packages, for the notice
+    version: str = ""  # a command of the shell that says it, for the JSON
 
 
 C_FLAGS = ("-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-I.")
@@ -65,12 +66,48 @@ PROGRAMS = {
         header="boost/fiber/all.hpp",
         install="g++ libboost-fiber-dev",
     ),
+    "store-bare": Program(
+        path="{out}/bench-store-bare",
+        needs=("{cc}",),
+        command=("{cc}", *C_FLAGS, "-I../src", "-o", "{out}/bench-store-bare", "peers/c/store.c",
+                 "peers/c/store_bare.c", "../src/base/crc32c.c"),
+        install="gcc",
+    ),
+    "store-sqlite": Program(
+        path="{out}/bench-store-sqlite",
+        needs=("{cc}", "pkg-config"),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/bench-store-sqlite", "peers/c/store.c",
+                 "peers/c/store_sqlite.c"),
+        pkg_config="sqlite3",
+        install="gcc pkg-config libsqlite3-dev",
+    ),
+    "store-lmdb": Program(
+        path="{out}/bench-store-lmdb",
+        needs=("{cc}", "pkg-config"),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/bench-store-lmdb", "peers/c/store.c",
+                 "peers/c/store_lmdb.c"),
+        pkg_config="lmdb",
+        install="gcc pkg-config liblmdb-dev",
+    ),
     "echo-load": Program(
         path="{out}/bench-echo-load",
         needs=("{cc}",),
         command=("{cc}", *C_FLAGS, "-o", "{out}/bench-echo-load", "load/echo.c"),
         install="gcc",
     ),
+    "server-load": Program(
+        path="{out}/bench-server-load",
+        needs=("{cc}",),
+        command=("{cc}", *C_FLAGS, "-o", "{out}/bench-server-load", "load/server.c",
+                 "load/server_child.c", "load/server_jobs.c", "load/server_get.c",
+                 "load/server_http.c", "load/server_redis.c", "load/server_beanstalkd.c"),
+        install="gcc",
+    ),
+    "weir-server": Program(path="{build}/programs/weir"),
+    "redis": Program(path="redis-server", install="redis-server",
+                     version="redis-server --version"),
+    "beanstalkd": Program(path="beanstalkd", install="beanstalkd", version="beanstalkd -v"),
+    "nginx": Program(path="nginx", install="nginx", version="nginx -v"),
     "echo-epoll": Program(
         path="{out}/echo-epoll",
         needs=("{cc}",),
@@ -96,9 +133,16 @@ PROGRAMS = {
 
 class Peer(NamedTuple):
     program: str
-    env: Dict[str, str] = {}
+    env: Dict[str, str] = {}  # {source} is filled in
     serves: Tuple[str, ...] = ()  # as a server that a load drives: its arguments
 
+
+# How a server is started, apart from when it syncs. Redis neither makes snapshots nor rewrites its
+# file: both would only cost it time here.
+WEIR_SERVES = ("serve", "--listen", "tcp:127.0.0.1:{port}", "--data", "{data}/store")
+REDIS_SERVES = ("--bind", "127.0.0.1", "--port", "{port}", "--dir", "{data}", "--save", "",
+                "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
+BEANSTALKD_SERVES = ("-l", "127.0.0.1", "-p", "{port}", "-b", "{data}")
 
 # A 2 at the end of a name means two workers; everything else runs on one.
 PEERS = {
@@ -116,6 +160,11 @@ PEERS = {
     "c": Peer("c", {"BENCH_WORKERS": "1"}),
     "c2": Peer("c", {"BENCH_WORKERS": "2"}),
     "boost_fiber": Peer("boost-fiber"),
+    # Of the group store; the disk is a log that does nothing but sync.
+    "bare_log": Peer("store-bare"),
+    "sqlite": Peer("store-sqlite"),
+    "lmdb": Peer("store-lmdb"),
+    "disk": Peer("store-bare", {"BENCH_SYNC_ONLY": "1"}),
     # Servers of the group echo.
     "weir_epoll": Peer("weir", {"BENCH_BACKEND": "epoll"}, ("serve_echo",)),
     "weir_uring": Peer("weir", {"BENCH_BACKEND": "io_uring"}, ("serve_echo",)),
@@ -126,6 +175,23 @@ PEERS = {
     "libuv_echo": Peer("echo-libuv"),
     "go_echo": Peer("go", {"GOMAXPROCS": "1"}, ("serve_echo",)),
     "tokio_echo": Peer("tokio", {"BENCH_WORKERS": "1"}, ("serve_echo",)),
+    # Of the group server; the load fills {port}, {data} and {config} in.
+    "weir_server": Peer("weir-server", {"BENCH_PROTOCOL": "http"}, WEIR_SERVES),
+    "weir_written": Peer("weir-server", {"BENCH_PROTOCOL": "http", "BENCH_DURABILITY": "written"},
+                         WEIR_SERVES),
+    "weir_memory": Peer("weir-server", {"BENCH_PROTOCOL": "http", "BENCH_DURABILITY": "memory"},
+                        WEIR_SERVES),
+    "redis_always": Peer("redis", {"BENCH_PROTOCOL": "redis"},
+                         (*REDIS_SERVES, "--appendfsync", "always")),
+    "redis_everysec": Peer("redis", {"BENCH_PROTOCOL": "redis"},
+                           (*REDIS_SERVES, "--appendfsync", "everysec")),
+    "beanstalkd_always": Peer("beanstalkd", {"BENCH_PROTOCOL": "beanstalkd"},
+                              (*BEANSTALKD_SERVES, "-f", "0")),
+    "beanstalkd_50": Peer("beanstalkd", {"BENCH_PROTOCOL": "beanstalkd"},
+                          (*BEANSTALKD_SERVES, "-f", "50")),
+    "nginx": Peer("nginx", {"BENCH_PROTOCOL": "http",
+                            "BENCH_CONFIG": "{source}/peers/server/nginx.conf"},
+                  ("-e", "stderr", "-p", "{data}", "-c", "{config}")),
 }
 
 
@@ -139,7 +205,10 @@ class Row(NamedTuple):
     of another `NAME_ratio_X`. `best` names groups of columns: the one that
     measured best in this run is a column of the ratios itself. `plain` are the
     metrics that are shown without ratios. `scales` maps a column to the one that
-    has two workers instead of one: that is shown on lines of its own (SCALED).
+    has two workers instead of one: that is shown on lines of its own (SCALED). `some`
+    are the metrics that not every column has. `follows` maps a column to the metric of
+    weir that is its BENCH_GROUP: the last that was measured. With `data` a program gets
+    a fresh folder beside the build, BENCH_DATA.
     """
 
     name: str
@@ -154,6 +223,9 @@ class Row(NamedTuple):
     best: Dict[str, Tuple[str, ...]] = {}
     plain: Tuple[str, ...] = ()
     scales: Dict[str, str] = {}
+    some: Tuple[str, ...] = ()
+    follows: Dict[str, str] = {}
+    data: bool = False
 
     @property
     def argument(self):
@@ -228,6 +300,60 @@ def policy_rows():
     )]
 
 
+STORE = {"weir": "weir", "bare": "bare_log", "lmdb": "lmdb", "sqlite": "sqlite"}
+STORE_TIMEOUT_S = 150  # the programs give up before
+
+
+def lifecycle_row(name, n, n_quick):
+    """Insert, claim, acknowledge in groups of the size in the name."""
+    metrics = tuple(f"{name}_{metric}" for metric in ("rate", "cpu", "bytes", "logged",
+                                                    "compacted", "group"))
+    own = metrics[3:]
+    return Row(name, STORE, n, n_quick, metrics=metrics, timeout_s=STORE_TIMEOUT_S, plain=own,
+               some=own, data=True)
+
+
+def tasks_row(tasks, n, n_quick):
+    """Lifecycles of so many tasks with one job each at a time; the bare log with groups as large as
+    weir's were, and the disk."""
+    name = f"tasks_{tasks}"
+    metrics = tuple(f"{name}_{metric}" for metric in ("rate", "cpu", "bytes", "logged", "compacted",
+                                                    "group", "p50", "p99"))
+    return Row(name, {**STORE, "disk": "disk"}, n, n_quick, metrics=metrics,
+               timeout_s=STORE_TIMEOUT_S, plain=metrics[3:6], some=metrics,
+               follows={"bare": metrics[5]}, data=True)
+
+
+def own_row(name, n, n_quick, metrics, some=()):
+    """What only weir is asked for."""
+    return Row(name, {"weir": "weir"}, n, n_quick,
+               metrics=tuple(f"{name}_{metric}" for metric in metrics), timeout_s=STORE_TIMEOUT_S,
+               some=tuple(f"{name}_{metric}" for metric in some), data=True)
+
+
+def enqueue_row(producers, n, n_quick):
+    """Inserts by so many producers; the bare log has groups as large as weir's were."""
+    name = f"enqueue_{producers}"
+    rate, group, p50, p99 = (f"{name}_{metric}" for metric in ("rate", "group", "p50", "p99"))
+    return Row(name, {**STORE, "disk": "disk"}, n, n_quick, metrics=(rate, group, p50, p99),
+               timeout_s=STORE_TIMEOUT_S, plain=(group,), some=(rate, group),
+               follows={"bare": group}, data=True)
+
+
+SERVERS = {"weir": "weir_server", "redis": "redis_always", "beanstalkd": "beanstalkd_always"}
+# Written before the answer, and synced within a second (beanstalkd: 50 ms); and not even written.
+RELAXED = {"weir": "weir_written", "weir_memory": "weir_memory", "redis": "redis_everysec",
+           "beanstalkd": "beanstalkd_50"}
+GETS = {"weir": "weir_server", "nginx": "nginx"}
+
+
+def server_row(name, columns, ms=3_000, **more):
+    """A row of servers that are driven for so many milliseconds."""
+    metrics = tuple(f"{name}_{metric}" for metric in ("rate", "cpu", "p50", "p99"))
+    return Row(name, columns, ms, 300, metrics=metrics, load="server-load", timeout_s=120,
+               plain=metrics[2:], data=True, **more)
+
+
 GROUPS = {
     "runtime": [
         Row("spawn_join", TASKS, 1_000_000, 100_000),
@@ -282,6 +408,39 @@ GROUPS = {
             2_000,
             scales={"weir": "weir_2", "go": "go_2", "tokio": "tokio_2", "pthread": "pthread_2"},
         ),
+    ],
+    "store": [
+        Row("sync", {"disk": "disk"}, 5_000, 500, metrics=("sync_p50", "sync_p99"),
+            plain=("sync_p50", "sync_p99"), timeout_s=STORE_TIMEOUT_S, data=True),
+        lifecycle_row("lifecycle_1", 3_000, 200),
+        lifecycle_row("lifecycle_16", 40_000, 3_200),
+        lifecycle_row("lifecycle_128", 200_000, 12_800),
+        lifecycle_row("lifecycle_1024", 400_000, 51_200),
+        lifecycle_row("lifecycle_1_1k", 3_000, 200),
+        lifecycle_row("lifecycle_16_1k", 40_000, 3_200),
+        lifecycle_row("lifecycle_128_1k", 100_000, 12_800),
+        lifecycle_row("lifecycle_1024_1k", 200_000, 51_200),
+        tasks_row(1, 3_000, 200),
+        tasks_row(16, 40_000, 3_200),
+        tasks_row(64, 100_000, 6_400),
+        tasks_row(256, 200_000, 25_600),
+        enqueue_row(1, 5_000, 500),
+        enqueue_row(16, 80_000, 3_200),
+        enqueue_row(64, 200_000, 12_800),
+        enqueue_row(256, 500_000, 51_200),
+        own_row("open", 1_000_000, 50_000, ("time", "memory")),
+        own_row("claim", 1_000_000, 50_000, ("none", "blocked", "ratio")),
+        # Too short a run sees no compaction.
+        own_row("compaction", 400_000, 400_000,
+                ("rate", "copied", "part", "p99", "p99_without", "p99_ratio"),
+                some=("p99", "p99_without", "p99_ratio")),
+    ],
+    "server": [
+        *(server_row(f"{what}_{connections}", SERVERS)
+          for what in ("enqueue", "lifecycle") for connections in (1, 16, 64)),
+        *(server_row(f"{what}_64_apart", SERVERS) for what in ("enqueue", "lifecycle")),
+        server_row("enqueue_64_relaxed", RELAXED, ours=("weir", "weir_memory")),
+        server_row("get_64", GETS, 4_000),
     ],
     "resilience": policy_rows(),
     "sim": [

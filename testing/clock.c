@@ -4,6 +4,8 @@
 
 static ATOM(int) mode = CLOCK_MODE_REAL;
 static ATOM(int64_t) now_ns = WEIR_TEST_CLOCK_START_NS;
+/* What the wall clock shows beyond the steady one; 0: it is the machine's. */
+static ATOM(int64_t) wall_ahead_ns;
 
 enum clock_mode clock_mode(void)
 {
@@ -59,4 +61,15 @@ void weir_test_clock_advance_ms(int64_t ms)
 int64_t weir_test_clock_now_ns(void)
 {
     return clock_now_ns();
+}
+
+int64_t clock_wall_ahead_ns(void)
+{
+    return atom_load(&wall_ahead_ns);
+}
+
+void test_wall(int64_t wall_ns)
+{
+    test_kernel_install();
+    atom_store(&wall_ahead_ns, wall_ns - decorate_now_ns());
 }

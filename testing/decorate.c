@@ -257,6 +257,18 @@ static int64_t decorated_now_ns(KERNEL)
     return clock_mode() == CLOCK_MODE_REAL ? base->now_ns(base) : clock_now_ns();
 }
 
+int64_t decorate_now_ns(void)
+{
+    return decorated_now_ns(base);
+}
+
+static int64_t decorated_wall_ns(KERNEL)
+{
+    int64_t ahead_ns = clock_wall_ahead_ns();
+
+    return ahead_ns == 0 ? base->wall_ns(base) : decorated_now_ns(kernel) + ahead_ns;
+}
+
 static int64_t decorated_thread_cpu_ns(KERNEL, clockid_t clock)
 {
     int error = fault_take(CALL_thread_cpu_ns);
@@ -417,6 +429,7 @@ void test_kernel_install(void)
     table = *base;
     table.name = "decorated";
     table.now_ns = decorated_now_ns;
+    table.wall_ns = decorated_wall_ns;
     table.coarse_now_ns = NULL; /* one clock only */
     table.advise_many = NULL;   /* every advice can fail by itself */
     table.unmap = decorated_unmap;

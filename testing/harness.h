@@ -72,6 +72,8 @@ extern int process_workers_default;
 /* Real time, whatever clock the test has; and when the test is taken for hung. */
 int64_t process_now_ms(void);
 int64_t process_timeout_ms(const weir_test_case *test);
+/* What WEIR_SIM_TIMES says: so many times the runs, and the time for them. */
+uint64_t process_sim_times(void);
 
 /* Run one test in this process, and exit. */
 _Noreturn void process_run(const weir_test_case *test, struct test_report *keep_report);
@@ -174,6 +176,8 @@ enum clock_mode { CLOCK_MODE_REAL, CLOCK_MODE_MANUAL, CLOCK_MODE_AUTO };
 enum clock_mode clock_mode(void);
 int64_t clock_now_ns(void);
 void clock_add_ns(int64_t ns);
+int64_t clock_wall_ahead_ns(void); /* of the steady clock; 0: it is not the test's */
+int64_t decorate_now_ns(void);
 
 /* ---- reports.c ---- */
 

@@ -3,6 +3,7 @@
 #define WEIR_TESTING_INSIDE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Put the table that makes calls fail, and time stand still, between the library and the kernel.
  * The calls that need it do it themselves. */
@@ -24,6 +25,10 @@ void test_interrupt_close(int times);
  * are for certainty, end then: on a busy machine a hand-over between threads takes a thousand times
  * as long as usual. */
 bool test_late(void);
+
+/* The wall clock shows this now, in nanoseconds since 1970, and goes on with the steady clock, be
+ * it manual or not. May be called again, also with less. */
+void test_wall(int64_t wall_ns);
 
 /* Skip the test where programs cannot be simulated. */
 void test_skip_without_sim(void);

@@ -21,6 +21,7 @@ enum {
     HANDLER_STACK_BYTES = 256 * 1024,
     HANDLER_FRAMES_MAX = 64,
     SLOW_MAX = 100,
+    SIM_TIMES_MAX = 1000000,
     SLOWER = 5, /* what timeouts are multiplied by with sanitizers or valgrind */
 };
 
@@ -57,13 +58,21 @@ int64_t process_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+uint64_t process_sim_times(void)
+{
+    const char *text = getenv("WEIR_SIM_TIMES");
+    uint64_t times = text != NULL ? strtoull(text, NULL, 10) : 1;
+
+    return times > 0 && times <= SIM_TIMES_MAX ? times : 1;
+}
+
 int64_t process_timeout_ms(const weir_test_case *test)
 {
     int64_t ms = test->options.timeout_ms;
 
     if (ms <= 0) ms = WEIR_TEST_TIMEOUT_MS_DEFAULT;
     ms *= weir_test_slower();
-    if (test->sim != NULL) ms += test->sim->seconds_max * 1000;
+    if (test->sim != NULL) ms = ms * (int64_t)process_sim_times() + test->sim->seconds_max * 1000;
     return ms;
 }
 

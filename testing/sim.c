@@ -32,8 +32,6 @@ static _Noreturn void fail_found(const weir_sim_result *result)
 static uint64_t runs_here(const weir_sim_spec *spec)
 {
     uint64_t runs = spec->runs_max;
-    const char *times = getenv("WEIR_SIM_TIMES");
-    uint64_t factor = times ? strtoull(times, NULL, 10) : 1;
 
     if (runs == 0) return 0;
     if (weir_sim_worker_level()) runs = runs / SIM_WORKER_LEVEL_PART + 1;
@@ -43,7 +41,7 @@ static uint64_t runs_here(const weir_sim_spec *spec)
     if (WEIR_TSAN && spec->strategies != WEIR_SIM_EXHAUSTIVE && runs > SIM_TSAN_RUNS_MAX) {
         runs = SIM_TSAN_RUNS_MAX;
     }
-    return runs * (factor > 0 ? factor : 1);
+    return runs * process_sim_times();
 }
 
 /* A line for each simulation, "runs distinct name", to the file that WEIR_SIM_COUNTS names. */

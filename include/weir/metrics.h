@@ -29,6 +29,21 @@
  *     weir_rate_tokens_per_second, _burst, _waiting, _admitted_total, _taken_total,
  *     weir_rate_waited_total, _rejected_total, _timeouts_total, _latency_target_seconds   {rate}
  *     weir_shed_admitted_total, _shed_total, _too_late_total, _shedding, _target_seconds   {shed}
+ *     weir_worker_running, weir_worker_concurrency           {worker}
+ *     weir_worker_settled_total{worker,outcome}              ok, retried, dead, snoozed, released,
+ *                                                            lost, cancelled
+ *     weir_job_run_seconds{queue}                            how long handlers run, of every job
+ *     weir_queue_depth{queue,state}, weir_queue_depth_max, _unknown_kind, _oldest_seconds,
+ *     weir_queue_latency_target_seconds                      {queue}, of jobs (jobs.h)
+ *     weir_jobs_enqueued_total, _started_total, _failed_total, _lost_total, _rejected_total {queue}
+ *     weir_jobs_finished_total{queue,outcome}                done, dead, cancelled, expired
+ *     weir_job_wait_seconds{queue}                           until it was leased, of every job
+ *     weir_store_memory_bytes, _memory_bytes_max, _disk_bytes, _live_bytes, _waiting, _stopped,
+ *     weir_store_without_room, _clock_ahead_seconds, _appended_bytes_total, _commits_total,
+ *     weir_store_compacted_bytes_total, _records_total       {store}
+ *     weir_log_sync_seconds{store}                           of every sync
+ *     weir_outbox_relayed_total, _duplicates_total, _refused_total, _failures_total, _full_total
+ *                                                            {outbox}
  *     weir_executor_queued, _busy, _orphans_total, _rejected_total   {executor}
  *     weir_trace_spans_buffered, _buffered_max, _ended_total, _exported_total,
  *     weir_trace_spans_dropped_total{reason}, weir_trace_export_failures_total

@@ -201,6 +201,12 @@ WEIR_API WEIR_MUST_USE int weir_listen_sized(size_t spec_bytes, const weir_liste
                                              weir_listener **ret_listener);
 #define weir_listen(...) weir_listen_sized(sizeof(weir_listen_spec), __VA_ARGS__)
 
+/* weir_listener_from_fd - adopt a socket that listens already: one that was inherited (socket
+ * activation). It is made non-blocking, and TCP_NODELAY is set on TCP; the file of a unix
+ * socket stays when it is closed. One socket for all workers. Errors: WEIR_EREFUSED (it is no
+ * stream socket of TCP or unix, or does not listen), the kernel's (-EBADF). Never suspends. */
+WEIR_API WEIR_MUST_USE int weir_listener_from_fd(int take_fd, weir_listener **ret_listener);
+
 /* weir_accept - the next connection. Takes on new work: WEIR_ESTOPPING once the
  * scope is stopping. Cancel: nothing moved. Errors: -EMFILE, -ENFILE, -ENOBUFS,
  * -ENOMEM (the connection stays in the backlog, so pause before trying again),

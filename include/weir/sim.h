@@ -224,6 +224,10 @@ WEIR_API int weir_sim_host_result(const weir_sim_host *host);
 WEIR_API void weir_sim_partition(weir_sim_host *a, weir_sim_host *b);
 WEIR_API void weir_sim_heal(weir_sim_host *a, weir_sim_host *b);
 
+/* weir_sim_wall_jump - set the host's wall clock so much forward, or back; its steady clock, by
+ * which tasks sleep, goes on as it was. Kept over restarts. Never suspends. */
+WEIR_API void weir_sim_wall_jump(weir_sim_host *host, int64_t jump_ms);
+
 WEIR_END
 
 #endif

@@ -178,8 +178,9 @@ WEIR_API void weir_test_check_ok(const char *file, int line, const char *express
  *
  * The timeout is WEIR_TEST_SIM_TIMEOUT_MS, and seconds_max. Where programs are slow (sanitizers,
  * valgrind, WEIR_TEST_SLOW) one in 20 of the runs is made, at worker level one in 10;
- * WEIR_SIM_TIMES multiplies them. WEIR_SIM_COUNTS names a file to which each simulation adds a line
- * with the number of its runs, how many of them were different, and its name. */
+ * WEIR_SIM_TIMES multiplies them, and the timeout. WEIR_SIM_COUNTS names a file to which each
+ * simulation adds a line with the number of its runs, how many of them were different, and its
+ * name. */
 #define WEIR_SIM_TEST(name_, ...)                                                             \
     static int weir_sim_fn_##name_(void *arg);                                                \
     static const weir_sim_spec weir_sim_spec_##name_ = {.name = #name_, __VA_ARGS__};         \

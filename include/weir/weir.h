@@ -16,11 +16,13 @@
 #include <weir/fan.h>
 #include <weir/file.h>
 #include <weir/guard.h>
+#include <weir/jobs.h>
 #include <weir/limit.h>
 #include <weir/log.h>
 #include <weir/map.h>
 #include <weir/metrics.h>
 #include <weir/net.h>
+#include <weir/outbox.h>
 #include <weir/pipeline.h>
 #include <weir/pool.h>
 #include <weir/postbox.h>
@@ -34,10 +36,12 @@
 #include <weir/signal.h>
 #include <weir/sim.h>
 #include <weir/snapshot.h>
+#include <weir/store.h>
 #include <weir/sync.h>
 #include <weir/task.h>
 #include <weir/timer.h>
 #include <weir/trace.h>
 #include <weir/watchdog.h>
+#include <weir/worker.h>
 
 #endif

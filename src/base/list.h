@@ -66,6 +66,17 @@ static inline struct list *list_pop(struct list *list)
     return node;
 }
 
+/* All nodes of `from` to the end of `list`; then `from` is empty. */
+static inline void list_move_all(struct list *list, struct list *from)
+{
+    if (list_empty(from)) return;
+    from->next->prev = list->prev;
+    from->prev->next = list;
+    list->prev->next = from->next;
+    list->prev = from->prev;
+    list_init(from);
+}
+
 /* Walk; the body may not remove `node`. */
 #define list_for_each(node, head) \
     for (struct list *node = (head)->next; node != (head); node = node->next)

@@ -8,8 +8,9 @@ enum planted planted_now;
 const char *planted_words(enum planted bug)
 {
 #define PLANTED_WORDS(name_, words_) [PLANTED_##name_] = (words_),
-    static const char *const words[] = {PLANTED_IN_RT(PLANTED_WORDS) PLANTED_IN_FLOW(
-        PLANTED_WORDS) PLANTED_IN_POLICY(PLANTED_WORDS) PLANTED_IN_LOG(PLANTED_WORDS)};
+    static const char *const words[] = {
+        PLANTED_IN_RT(PLANTED_WORDS) PLANTED_IN_FLOW(PLANTED_WORDS) PLANTED_IN_POLICY(PLANTED_WORDS)
+            PLANTED_IN_LOG(PLANTED_WORDS) PLANTED_IN_STORE(PLANTED_WORDS)};
 #undef PLANTED_WORDS
     return bug < PLANTED_COUNT ? words[bug] : "";
 }

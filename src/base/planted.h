@@ -95,10 +95,23 @@
     BUG(LOG_RECOVERED_UNSYNCED, "what recovery has found is not synced before it goes on")   \
     BUG(LOG_SYNC_ERROR_FORGOTTEN, "a sync that failed is tried again, and that counts")
 
+/* Of the store of jobs above it. */
+#define PLANTED_IN_STORE(BUG)                                                               \
+    BUG(STORE_REPLY_UNGATED, "a reply does not wait until what it has seen is on disk")     \
+    BUG(STORE_DUPLICATE_UNGATED, "a duplicate is told before the first one is on disk")     \
+    BUG(STORE_SERVED_UNGATED, "who waited for a job gets it before its lease is on disk")   \
+    BUG(STORE_WAITER_FORGOTTEN, "a job that comes between the look and the wait is missed") \
+    BUG(STORE_ROOM_UNTOLD, "nobody is told that there is room in a queue again")            \
+    BUG(STORE_NAMES_DROPPED, "segments are let go without logging the names in them again") \
+    BUG(STORE_MOVES_ONE, "of a record with several jobs only the first one is moved")       \
+    BUG(STORE_IDS_AGAIN, "ids that a crash has lost are given again")                       \
+    BUG(STORE_OPEN_UNNOTED, "ids are told before it is on disk that the store is open")
+
 #define PLANTED_ENUMERATOR(name_, words_) PLANTED_##name_,
 enum planted {
     PLANTED_IN_RT(PLANTED_ENUMERATOR) PLANTED_IN_FLOW(PLANTED_ENUMERATOR)
-        PLANTED_IN_POLICY(PLANTED_ENUMERATOR) PLANTED_IN_LOG(PLANTED_ENUMERATOR) PLANTED_COUNT
+        PLANTED_IN_POLICY(PLANTED_ENUMERATOR) PLANTED_IN_LOG(PLANTED_ENUMERATOR)
+            PLANTED_IN_STORE(PLANTED_ENUMERATOR) PLANTED_COUNT
 };
 #undef PLANTED_ENUMERATOR
 

@@ -24,12 +24,19 @@ struct op_queue queue_says(const struct queue *queue)
         .configured = queue->configured,
         .paused = queue->paused,
         .draining = queue->draining,
+        .waits = queue->waits,
         .depth_max = queue->depth_max,
         .concurrency = queue->concurrency,
         .latency_target_ms = queue->latency_target_ms,
         .rate = queue->rate,
         .tat = queue->tat,
     };
+}
+
+enum engine_overflow queue_overflow(const struct engine *engine, const struct queue *queue)
+{
+    if (queue->configured) return queue->waits ? ENGINE_WAIT : ENGINE_REJECT;
+    return engine->config.overflow == ENGINE_WAIT ? ENGINE_WAIT : ENGINE_REJECT;
 }
 
 void decide_key_tat(struct engine *engine, uint32_t key, int64_t tat)
@@ -66,7 +73,7 @@ int engine_queue_set(struct engine *engine, int64_t now_ms, const struct engine_
     if (spec->name.count == 0 || spec->name.count > ENGINE_NAME_BYTES_MAX) {
         return engine_refuse(engine, -EINVAL, "queue: name is not set or too long");
     }
-    if (spec->overflow != ENGINE_REJECT) {
+    if (spec->overflow != ENGINE_REJECT && spec->overflow != ENGINE_WAIT) {
         return engine_refuse(engine, -EINVAL, "queue '%.*s': overflow is not set",
                              (int)spec->name.count, (const char *)spec->name.at);
     }
@@ -81,6 +88,7 @@ int engine_queue_set(struct engine *engine, int64_t now_ms, const struct engine_
         .configured = true,
         .paused = spec->paused,
         .draining = spec->draining,
+        .waits = spec->overflow == ENGINE_WAIT,
         .depth_max = spec->depth_max,
         .concurrency = spec->concurrency,
         .latency_target_ms = spec->latency_target_ms,
@@ -147,7 +155,7 @@ int engine_dead_list(const struct engine *engine, struct engine_slice queue, uin
 }
 
 static int check_replay(struct engine *engine, const struct job *job,
-                        const struct engine_slice *payload)
+                        const struct engine_slice *payload, struct engine_slice trace)
 {
     struct engine_slice key = job_unique_key(job);
     uint32_t other;
@@ -159,6 +167,10 @@ static int check_replay(struct engine *engine, const struct job *job,
     if (payload && payload->count > engine->config.payload_bytes_max) {
         return engine_refuse(engine, -EINVAL, "replay: payload has %zu bytes, more than %u",
                              payload->count, engine->config.payload_bytes_max);
+    }
+    if (payload && trace.count > ENGINE_NAME_BYTES_MAX) {
+        return engine_refuse(engine, -EINVAL, "replay: trace has %zu bytes, more than %d",
+                             trace.count, ENGINE_NAME_BYTES_MAX);
     }
     other = key.count == 0
                 ? 0
@@ -176,9 +188,9 @@ static int check_replay(struct engine *engine, const struct job *job,
 }
 
 int engine_dead_replay(struct engine *engine, int64_t now_ms, uint64_t id,
-                       const struct engine_slice *payload)
+                       const struct engine_slice *payload, struct engine_slice trace)
 {
-    int r = command_begin(engine, now_ms, payload ? payload->count + 100 : 0);
+    int r = command_begin(engine, now_ms, payload ? payload->count + trace.count : 0);
     uint32_t number = r < 0 ? 0 : job_find(engine, id);
     const struct job *job;
     struct op_set set;
@@ -187,14 +199,10 @@ int engine_dead_replay(struct engine *engine, int64_t now_ms, uint64_t id,
     if (!number)
         return engine_refuse(engine, -ENOENT, "job %llu: there is none", (unsigned long long)id);
     job = job_at(engine, number);
-    r = check_replay(engine, job, payload);
+    r = check_replay(engine, job, payload, trace);
+    if (r == 0 && payload)
+        r = write_again(engine, number, *payload, trace, (struct engine_slice){0});
     if (r < 0) return r;
-    if (payload) {
-        struct op op = {.type = OP_PAYLOAD};
-        op.payload.id = id;
-        op.payload.bytes = *payload;
-        command_op(engine, &op);
-    }
     set_from(job, &set);
     set.attempts = 0;
     if (job_chain(job) &&

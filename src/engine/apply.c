@@ -46,18 +46,30 @@ static bool state_ended(enum engine_state state)
 
 static uint64_t job_hash(const void *engine, uint32_t job)
 {
-    return hash_number(job_at(engine, job)->id);
+    return hash_in_order(job_at(engine, job)->id);
+}
+
+void job_see(const struct engine *engine, uint64_t id, uint32_t job)
+{
+    struct engine *seeing = (struct engine *)(uintptr_t)engine;
+    seeing->seen_id = id;
+    seeing->seen_job = job;
 }
 
 uint32_t job_find(const struct engine *engine, uint64_t id)
 {
-    uint64_t hash = hash_number(id);
+    uint64_t hash;
     uint32_t at = TABLE_BEGIN;
     uint32_t found;
 
+    if (id == engine->seen_id) return engine->seen_job;
+    if (id > engine->highest_id) return 0;
+    hash = hash_in_order(id);
     while ((found = table_next(&engine->job_table, hash, &at)) != 0) {
         step(engine);
-        if (job_at(engine, found)->id == id) return found;
+        if (job_at(engine, found)->id != id) continue;
+        job_see(engine, id, found);
+        return found;
     }
     return 0;
 }
@@ -93,7 +105,11 @@ static bool rings_before(const void *engine, uint32_t a, uint32_t b)
 
 uint32_t job_first_timer(const struct engine *engine)
 {
-    return tree_first(engine->job_timers, timer_links, engine);
+    uint32_t job = tree_first(engine->job_timers, timer_links, engine);
+    uint32_t ended = history_first_timer(engine);
+
+    if (!job || !ended) return job ? job : ended;
+    return rings_before(engine, job, ended) ? job : ended;
 }
 
 static struct tree_links *place_links(const void *engine, uint32_t job)
@@ -107,21 +123,9 @@ static bool id_before(const void *engine, uint32_t a, uint32_t b)
     return job_at(engine, a)->id < job_at(engine, b)->id;
 }
 
-static bool ends_before(const void *engine, uint32_t a, uint32_t b)
-{
-    const struct job *one = job_at(engine, a);
-    const struct job *two = job_at(engine, b);
-    return one->when_ms != two->when_ms ? one->when_ms < two->when_ms : one->id < two->id;
-}
-
 uint32_t chain_first_held(const struct engine *engine, const struct chain *chain)
 {
     return tree_first(chain->held, place_links, engine);
-}
-
-uint32_t queue_first_ended(const struct engine *engine, const struct queue *queue)
-{
-    return tree_first(queue->ended, place_links, engine);
 }
 
 uint32_t queue_next_dead(const struct engine *engine, const struct queue *queue, uint64_t after)
@@ -179,6 +183,10 @@ static void job_link(struct engine *engine, uint32_t number, const struct op_tur
     struct queue *queue = queue_of(engine, job);
 
     queue->by_state[job->state]++;
+    if (job_is_history(engine, job)) {
+        history_add(engine, stage_at(engine, job->stage)->atom.scope, number);
+        return;
+    }
     if (job_timer_ms(job) != INT64_MAX) {
         tree_add(&engine->job_timers, number, timer_links, rings_before, engine);
     }
@@ -188,9 +196,6 @@ static void job_link(struct engine *engine, uint32_t number, const struct op_tur
         count_running(engine, job, 1);
     } else if (job->state == ENGINE_DEAD) {
         tree_add(&queue->dead, number, place_links, id_before, engine);
-    } else if (job_is_history(engine, job)) {
-        tree_add(&queue->ended, number, place_links, ends_before, engine);
-        queue->ended_count++;
     }
     if (waits_in_chain(job)) {
         tree_add(&chain_at(engine, job_chain(job))->held, number, place_links, id_before, engine);
@@ -205,6 +210,10 @@ static void job_unlink(struct engine *engine, uint32_t number)
     struct queue *queue = queue_of(engine, job);
 
     queue->by_state[job->state]--;
+    if (job_is_history(engine, job)) {
+        history_remove(engine, stage_at(engine, job->stage)->atom.scope, number);
+        return;
+    }
     if (job_timer_ms(job) != INT64_MAX) {
         tree_remove(&engine->job_timers, number, timer_links, rings_before, engine);
     }
@@ -214,9 +223,6 @@ static void job_unlink(struct engine *engine, uint32_t number)
         count_running(engine, job, -1);
     } else if (job->state == ENGINE_DEAD) {
         tree_remove(&queue->dead, number, place_links, id_before, engine);
-    } else if (job_is_history(engine, job)) {
-        tree_remove(&queue->ended, number, place_links, ends_before, engine);
-        queue->ended_count--;
     }
     if (waits_in_chain(job)) {
         tree_remove(&chain_at(engine, job_chain(job))->held, number, place_links, id_before,
@@ -240,6 +246,7 @@ static void job_assign(struct engine *engine, uint32_t number, const struct op_s
 {
     struct job *job = job_at(engine, number);
 
+    live_result(engine, job, -1);
     job->state = set->state;
     job->flags = set->flags;
     job->blocked_on = set->blocked_on;
@@ -259,6 +266,7 @@ static void job_assign(struct engine *engine, uint32_t number, const struct op_s
     if (job->state == ENGINE_BLOCKED && job->blocked_on >= job_limit_count(job)) {
         job->state = ENGINE_HELD;
     }
+    live_result(engine, job, 1);
 }
 
 /* The group that gave the job away, wherever the job is by now. */
@@ -291,10 +299,24 @@ static void apply_set(struct engine *engine, const struct op_set *set, uint64_t 
     if (ended || engine->follows) hold_update(engine, number);
 }
 
+void apply_patch(struct engine *engine, uint32_t number, const struct op_job *op)
+{
+    struct job *job = job_at(engine, number);
+
+    job_unlink(engine, number);
+    job->priority = op->priority;
+    job->expires_ms = op->expires_ms;
+    job_assign(engine, number, &op->set, POSITION_PENDING);
+    job_link(engine, number, &op->set.to);
+}
+
 static void job_drop(struct engine *engine, uint32_t number)
 {
     struct job *job = job_at(engine, number);
 
+    if (engine->seen_job == number) job_see(engine, 0, 0);
+    live_job(engine, job, -1);
+    live_result(engine, job, -1);
     job_unlink(engine, number);
     hold_leave(engine, number);
     table_remove(&engine->job_table, job_hash(engine, number), number, job_hash, engine);
@@ -398,9 +420,12 @@ static int apply_job(struct engine *engine, const struct op_job *op, uint64_t po
     };
     if (op->has_payload && position == POSITION_PENDING) note_pending(engine, number);
     table_insert(&engine->job_table, job_hash(engine, number), number);
+    if (op->set.id > engine->highest_id) engine->highest_id = op->set.id;
+    job_see(engine, op->set.id, number);
     job_assign(engine, number, &op->set, position);
     job_link(engine, number, &op->set.to);
     hold_join(engine, number);
+    live_job(engine, job, 1);
     return 0;
 }
 
@@ -420,6 +445,7 @@ static int apply_queue(struct engine *engine, const struct op_queue *op)
     queue->configured = op->configured;
     queue->paused = op->paused;
     queue->draining = op->draining;
+    queue->waits = op->waits;
     queue->depth_max = op->depth_max;
     queue->concurrency = op->concurrency;
     queue->latency_target_ms = op->latency_target_ms;
@@ -455,17 +481,6 @@ static int apply_error(struct engine *engine, const struct op_error *op)
     return failure_set(engine, job_at(engine, number), op);
 }
 
-static void apply_payload(struct engine *engine, const struct op *op, uint64_t position)
-{
-    uint32_t number = job_find(engine, op->payload.id);
-    struct job *job;
-    if (!number) return;
-    job = job_at(engine, number);
-    job->payload_bytes = (uint32_t)op->payload.bytes.count;
-    job->position = position;
-    if (position == POSITION_PENDING) note_pending(engine, number);
-}
-
 int apply_op(struct engine *engine, const struct op *op, uint64_t position)
 {
     uint32_t number;
@@ -480,7 +495,6 @@ int apply_op(struct engine *engine, const struct op *op, uint64_t position)
     case OP_ERROR: return apply_error(engine, &op->error);
     case OP_QUEUE: return apply_queue(engine, &op->queue);
     case OP_KEY: return apply_key(engine, &op->key);
-    case OP_PAYLOAD: apply_payload(engine, op, position); return 0;
     case OP_SCHEDULE: return apply_schedule(engine, &op->schedule);
     case OP_SCHEDULED: apply_scheduled(engine, &op->schedule); return 0;
     case OP_UNSCHEDULE: apply_unschedule(engine, op->schedule.name); return 0;

@@ -38,19 +38,33 @@ static uint64_t atom_hash(const void *arg, uint32_t number)
     return hash_of(of->engine->config.seed, atom->scope, atom->number, atom_text(atom));
 }
 
+static bool is_named(const struct atom *atom, uint32_t scope, uint32_t number,
+                     struct engine_slice text)
+{
+    return atom->scope == scope && atom->number == number && atom->bytes == text.count &&
+           memcmp(atom->text, text.at, text.count) == 0;
+}
+
+/* Who was found last is mostly who is looked for next. */
+static void see(const struct engine *engine, enum atom_type type, uint32_t number)
+{
+    ((struct engine *)(uintptr_t)engine)->seen_atoms[type] = number;
+}
+
 uint32_t atom_find(const struct engine *engine, enum atom_type type, uint32_t scope,
                    uint32_t number, struct engine_slice text)
 {
     const struct table *table = &engine->atom_tables[type];
-    uint64_t hash = hash_of(engine->config.seed, scope, number, text);
+    uint32_t found = engine->seen_atoms[type];
     uint32_t at = TABLE_BEGIN;
-    uint32_t found;
+    uint64_t hash;
 
+    if (found && is_named(atom_at(engine, type, found), scope, number, text)) return found;
+    hash = hash_of(engine->config.seed, scope, number, text);
     while ((found = table_next(table, hash, &at)) != 0) {
-        const struct atom *atom = atom_at(engine, type, found);
-        if (atom->scope == scope && atom->number == number && atom->bytes == text.count &&
-            memcmp(atom->text, text.at, text.count) == 0)
-            return found;
+        if (!is_named(atom_at(engine, type, found), scope, number, text)) continue;
+        see(engine, type, found);
+        return found;
     }
     return 0;
 }
@@ -113,6 +127,7 @@ void atom_unref(struct engine *engine, enum atom_type type, uint32_t number)
     assert(atom->refs > 0);
     if (--atom->refs > 0) return;
     if (type == ATOM_STAGE) stage_leave(engine, number);
+    if (engine->seen_atoms[type] == number) see(engine, type, 0);
     table_remove(&engine->atom_tables[type], atom_hash(&of, number), number, atom_hash, &of);
     memory_resize(&engine->memory, atom->text, atom->bytes, 0);
     slab_give(&engine->atoms[type], number);

@@ -65,6 +65,18 @@ void batch_leave(struct engine *engine, uint64_t batch, enum engine_state state)
     gathered(engine, number);
 }
 
+void batch_unjoin(struct engine *engine, uint64_t batch)
+{
+    uint32_t number = find_gathering(engine, batch);
+    struct op_set set;
+
+    if (!number || (uint32_t)job_at(engine, number)->mark == 0) return;
+    set_from(job_at(engine, number), &set);
+    set.mark -= (UINT64_C(1) << 32) + 1;
+    decide_set(engine, &set);
+    gathered(engine, number);
+}
+
 int engine_batch_seal(struct engine *engine, int64_t now_ms, uint64_t batch)
 {
     int r = command_begin(engine, now_ms, 0);

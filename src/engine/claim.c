@@ -106,7 +106,8 @@ static void lease(struct engine *engine, uint32_t number, int64_t lease_ms)
     take_tokens(engine, job);
 }
 
-static void show(const struct engine *engine, const struct job *job, struct engine_claimed *claimed)
+static void show(const struct engine *engine, const struct job *job, int64_t wait_ms,
+                 struct engine_claimed *claimed)
 {
     const struct stage *stage = stage_at(engine, job->stage);
     *claimed = (struct engine_claimed){
@@ -121,7 +122,10 @@ static void show(const struct engine *engine, const struct job *job, struct engi
         .attempts_max = (uint16_t)policy_at(engine, job->policy)->says.attempts_max,
         .priority = job->priority,
         .created_ms = job->created_ms,
+        .wait_ms = wait_ms,
+        .idempotent = policy_at(engine, job->policy)->says.idempotent,
         .lease_until_ms = job->when_ms,
+        .timeout_ms = policy_at(engine, job->policy)->says.timeout_ms,
     };
 }
 
@@ -174,6 +178,7 @@ static int claim_from(struct engine *engine, uint32_t queue, const struct engine
                       struct engine_claimed *ret_claimed)
 {
     unsigned skips = ENGINE_SKIP_MAX;
+    int64_t wait_ms;
     int count = 0, r;
 
     while (count < (int)spec->count && queue_open(engine, queue)) {
@@ -181,15 +186,16 @@ static int claim_from(struct engine *engine, uint32_t queue, const struct engine
 
         if (!job) break;
         /* The rest is for the next claim; what was claimed stays claimed. */
-        r = command_begin(engine, 0, (ENGINE_LIMIT_KEYS_MAX + 1) * 400);
+        r = command_reserve(engine, (ENGINE_LIMIT_KEYS_MAX + 1) * 400);
         if (r < 0) return count > 0 ? count : r;
         if (put_aside(engine, job)) {
             if (--skips > 0) continue;
             wake_queue(engine, queue);
             break;
         }
+        wait_ms = engine->now_ms - job_at(engine, job)->when_ms;
         lease(engine, job, spec->lease_ms);
-        show(engine, job_at(engine, job), &ret_claimed[count++]);
+        show(engine, job_at(engine, job), wait_ms, &ret_claimed[count++]);
     }
     return count;
 }

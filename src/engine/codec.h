@@ -4,25 +4,41 @@
  * signed ones zigzag; bytes have their count before them. Each operation says what a row is from
  * then on, never what changed: so to apply one again, or to a row that is newer, does no harm.
  *
- * Invariant: what op_read() accepts, op_write() writes as the same bytes.
+ * Times, ids, tokens, marks and turns are written as differences to the base: what time and
+ * counters were when the record began. The head has it, so each record can be read alone.
+ *
+ * Invariant: what op_read() accepts, op_write() with the same base writes as the same bytes.
  */
 #ifndef WEIR_ENGINE_CODEC_H
 #define WEIR_ENGINE_CODEC_H
 
 #include "engine/engine.h"
 
-enum { RECORD_VERSION = 1 };
+enum { RECORD_VERSION = 2 };
+
+struct record_head {
+    int64_t now_ms;
+    uint64_t last_id;
+    uint64_t last_token;
+    uint64_t last_mark;
+    uint64_t last_turn;
+};
 
 struct writer {
     unsigned char *bytes;
     size_t count;
     size_t room;
+    struct record_head base; /* zeros: without one, as the job of a schedule is written */
+    bool says_marks;         /* operations refer to base.last_mark, to base.last_turn: */
+    bool says_turns;         /* only then the head has to have them */
 };
 
 struct reader {
     const unsigned char *at;
     const unsigned char *end;
     bool bad;
+    bool checked; /* it was read before, or is our own: policies are taken as they are */
+    struct record_head base;
 };
 
 enum op_type {
@@ -32,9 +48,8 @@ enum op_type {
     OP_ERROR,   /* an error of one of its runs */
     OP_QUEUE,
     OP_KEY,
-    OP_PAYLOAD,   /* another payload */
-    OP_SCHEDULE,  /* a whole schedule */
-    OP_SCHEDULED, /* when it comes next */
+    OP_SCHEDULE = 8, /* a whole schedule */
+    OP_SCHEDULED,    /* when it comes next */
     OP_UNSCHEDULE,
     OP_BULK,    /* work on many jobs: which */
     OP_BULK_AT, /* how far it is */
@@ -99,7 +114,7 @@ struct op_error {
 
 struct op_queue {
     struct engine_slice name;
-    bool configured, paused, draining;
+    bool configured, paused, draining, waits;
     uint32_t depth_max;
     uint32_t concurrency;
     uint32_t latency_target_ms;
@@ -125,7 +140,7 @@ struct op_schedule {
     bool paused;
     int64_t next_ms; /* 0: it does not come, or its zone is not known */
     uint64_t last_id;
-    struct engine_slice job; /* an OP_JOB without its type: what is enqueued */
+    struct engine_slice job; /* an OP_JOB with a base of zeros: what is enqueued */
 };
 
 struct op_bulk {
@@ -148,31 +163,40 @@ struct op {
         struct op_key key;
         struct op_bulk bulk;         /* of OP_BULK_AT and OP_BULK_DROP a part */
         struct op_schedule schedule; /* of OP_SCHEDULED and OP_UNSCHEDULE a part */
-        struct {
-            uint64_t id;
-            struct engine_slice bytes;
-            struct engine_slice trace;
-        } payload;
     };
 };
 
-struct record_head {
-    int64_t now_ms;
-    uint64_t last_id;
-    uint64_t last_token;
-    uint64_t last_mark;
-    uint64_t last_turn;
-};
-
-/* Numbers, times (0 to TIME_READ_MAX) and bytes. Room must be there: op_bytes_max() says it. */
+/* Times in rows are 0 to TIME_READ_MAX. */
 #define TIME_READ_MAX (2 * ENGINE_TIME_MS_MAX)
 #define TAT_MAX INT64_C(9000000000000000000)
-void put_number(struct writer *writer, uint64_t value);
-void put_slice(struct writer *writer, struct engine_slice slice);
-uint64_t get_number(struct reader *reader, uint64_t max);
-struct engine_slice get_slice(struct reader *reader, size_t count_max);
 
-enum { RECORD_HEAD_BYTES_MAX = 6 * 10, OP_SET_BYTES_MAX = 200 };
+/* Numbers. Room must be there, up to NUMBER_BYTES_MAX: op_bytes_max() says it of an operation. Most
+ * numbers are small. */
+enum { NUMBER_BYTES_MAX = 10 };
+void put_long_number(struct writer *writer, uint64_t value);
+uint64_t get_long_number(struct reader *reader, uint64_t max);
+
+static inline void put_number(struct writer *writer, uint64_t value)
+{
+    if (value < 0x80) {
+        writer->bytes[writer->count++] = (unsigned char)value;
+    } else {
+        put_long_number(writer, value);
+    }
+}
+
+static inline uint64_t get_number(struct reader *reader, uint64_t max)
+{
+    if (reader->at < reader->end && *reader->at < 0x80 && *reader->at <= max) return *reader->at++;
+    return get_long_number(reader, max);
+}
+
+enum {
+    /* Version and steps, then time and counters with how far they went on. */
+    RECORD_HEAD_BYTES_MAX = 1 + 1 + 2 * 5 * NUMBER_BYTES_MAX,
+    /* Type and state, parts, flags; id, runs, attempts, started; mark, when, note; from, to. */
+    OP_SET_BYTES_MAX = 3 + (10 + 3 + 3 + 7) + (10 + 7 + 5) + (10 + 5) + (10 + 5),
+};
 /* What many jobs say alike, as bytes and back; false: these are none. */
 struct policy_text {
     uint32_t attempts_max;
@@ -191,14 +215,16 @@ enum { POLICY_BYTES_MAX = 80 + ENGINE_CLASSES_MAX * (ENGINE_NAME_BYTES_MAX + 2) 
 void policy_write(struct writer *writer, const struct policy_text *policy);
 bool policy_read(struct engine_slice text, struct policy_text *ret_policy);
 
-/* A job alone, as schedules keep it. */
+/* A job alone, as schedules keep it: the base of the writer is zeros. */
 void job_write(struct writer *writer, const struct op_job *job);
 bool job_read(struct engine_slice bytes, struct op_job *ret_job);
 size_t op_bytes_max(const struct op *op);
 void op_write(struct writer *writer, const struct op *op);
 /* False: the reader is at its end, or bad. */
 bool op_read(struct reader *reader, struct op *ret_op);
+/* The head is what is so after the record, which is never less than the writer's base. */
 void head_write(struct writer *writer, const struct record_head *head);
+/* The reader has the base from then on. */
 bool head_read(struct reader *reader, struct record_head *ret_head);
 
 #endif

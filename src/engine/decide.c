@@ -5,7 +5,26 @@
 
 #include "engine/state.h"
 
-enum { COMMAND_BYTES = (ENGINE_MOVES_MAX + 16) * (OP_SET_BYTES_MAX + 10), PENDING_SPARE = 4 };
+enum { COMMAND_BYTES = (ENGINE_MOVES_MAX + 16) * 200, PENDING_SPARE = 4 };
+
+/* The longest commands, counted with operations of their greatest length:
+ * - a claim: every job with its limit keys and its queue; every candidate that is put aside ends
+ *   itself, its batch and two successors; all together move ENGINE_MOVES_MAX others;
+ * - a set of jobs: its ids; - a job logged again: its names, policy and errors. */
+enum {
+    SET_BYTES = OP_SET_BYTES_MAX,
+    ROW_BYTES = ENGINE_NAME_BYTES_MAX + 40, /* of a key or a queue */
+    CLAIM_BYTES = ENGINE_CLAIM_MAX * (SET_BYTES + (ENGINE_LIMIT_KEYS_MAX + 1) * ROW_BYTES) +
+                  (ENGINE_SKIP_MAX * 5 + ENGINE_MOVES_MAX) * SET_BYTES,
+    BULK_BYTES = ENGINE_BULK_BYTES_MAX + 80,
+    RELOG_BYTES = SET_BYTES + (7 + ENGINE_LIMIT_KEYS_MAX) * (ENGINE_NAME_BYTES_MAX + 2) +
+                  POLICY_BYTES_MAX + 100 +
+                  ENGINE_ERRORS_KEPT * (ENGINE_MESSAGE_BYTES_MAX + ENGINE_NAME_BYTES_MAX + 40),
+    COMMAND_SLACK = 4096, /* of what was given: names and numbers around it; the head */
+};
+_Static_assert(CLAIM_BYTES + COMMAND_SLACK <= ENGINE_COMMAND_BYTES_MAX, "a claim is too long");
+_Static_assert(BULK_BYTES + COMMAND_SLACK <= ENGINE_COMMAND_BYTES_MAX, "a set is too long");
+_Static_assert(RELOG_BYTES + COMMAND_SLACK <= ENGINE_COMMAND_BYTES_MAX, "a job is too long");
 
 /* ---- Opening ---- */
 
@@ -22,8 +41,8 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine)
     memset(engine, 0, sizeof *engine);
     engine->memory = memory;
     engine->config = *config;
-    if (engine->config.message_bytes_max > UINT16_MAX)
-        engine->config.message_bytes_max = UINT16_MAX;
+    if (engine->config.message_bytes_max > ENGINE_MESSAGE_BYTES_MAX)
+        engine->config.message_bytes_max = ENGINE_MESSAGE_BYTES_MAX;
     slab_init(&engine->jobs, sizeof(struct job));
     slab_init(&engine->lanes, sizeof(struct lane));
     slab_init(&engine->groups, sizeof(struct group));
@@ -133,19 +152,40 @@ static int pending_reserve(struct engine *engine)
     return 0;
 }
 
-int command_begin(struct engine *engine, int64_t now_ms, size_t bytes)
+int command_reserve(struct engine *engine, size_t bytes)
 {
-    if (now_ms > ENGINE_TIME_MS_MAX) now_ms = ENGINE_TIME_MS_MAX;
-    if (now_ms > engine->now_ms) engine->now_ms = now_ms;
-    engine->moves_left = ENGINE_MOVES_MAX;
-    if (engine->follows) {
-        engine->follows = false;
-        keys_look_again(engine);
-    }
     if (writer_reserve(engine, &engine->record, bytes + COMMAND_BYTES) < 0 ||
         pending_reserve(engine) < 0 || place_reserve(engine) < 0)
         return engine_refuse(engine, -ENOMEM, "there is no memory to decide this in");
     return 0;
+}
+
+int command_begin(struct engine *engine, int64_t now_ms, size_t given_bytes)
+{
+    if (now_ms > ENGINE_TIME_MS_MAX) now_ms = ENGINE_TIME_MS_MAX;
+    if (now_ms > engine->now_ms) engine->now_ms = now_ms;
+    engine->moves_left = ENGINE_MOVES_MAX;
+    engine->command_at = engine->record.count;
+    engine->command_given = given_bytes;
+    if (engine->record.count == RECORD_HEAD_BYTES_MAX) writer_begin(engine, &engine->record, false);
+    if (engine->follows) {
+        engine->follows = false;
+        keys_look_again(engine);
+    }
+    return command_reserve(engine, given_bytes);
+}
+
+int command_give(struct engine *engine, size_t given_bytes)
+{
+    engine->command_given = given_bytes;
+    if (writer_reserve(engine, &engine->record, given_bytes + COMMAND_BYTES) == 0) return 0;
+    return engine_refuse(engine, -ENOMEM, "there is no memory to decide this in");
+}
+
+void command_check(const struct engine *engine)
+{
+    assert(engine->record.count - engine->command_at <=
+           ENGINE_COMMAND_BYTES_MAX - COMMAND_SLACK + engine->command_given);
 }
 
 static void wake(struct engine *engine, uint32_t number)
@@ -196,12 +236,27 @@ int command_op(struct engine *engine, const struct op *op)
                (op->set.state == job_at(engine, job)->state));
     }
     op_write(&engine->record, op);
+    command_check(engine);
     r = apply_op(engine, op, POSITION_PENDING);
     if (r < 0) {
         engine->record.count = before;
         return engine_refuse(engine, r, "there is no memory for this");
     }
     return 0;
+}
+
+static uint64_t skipped(uint64_t last, uint64_t count)
+{
+    /* Far from the end, as records have to say it. */
+    uint64_t last_max = UINT64_MAX / 4;
+    if (last >= last_max) return last;
+    return count < last_max - last ? last + count : last_max;
+}
+
+void engine_skip(struct engine *engine, uint64_t count)
+{
+    engine->last_id = skipped(engine->last_id, count);
+    engine->last_token = skipped(engine->last_token, count);
 }
 
 /* ---- Jobs ---- */
@@ -345,9 +400,9 @@ void decide_topups(struct engine *engine, const struct job *job)
 
 static void trim_history(struct engine *engine, const struct queue *queue)
 {
-    while (queue->ended_count > engine->config.history_count_max && engine->moves_left > 0) {
-        struct op op = {.type = OP_FORGET,
-                        .forget = job_at(engine, queue_first_ended(engine, queue))->id};
+    while (queue->history.count > engine->config.history_count_max && engine->moves_left > 0) {
+        struct op op = {.type = OP_FORGET, .forget = queue->history.first_id};
+        job_see(engine, op.forget, queue->history.first);
         engine->moves_left--;
         command_op(engine, &op);
     }
@@ -370,6 +425,7 @@ void decide_end_kept(struct engine *engine, uint32_t number, enum engine_state s
     struct op_set set;
     uint64_t batch;
 
+    history_foresee(engine, queue_of(engine, job));
     batch = set_counted(job, &set);
     set.state = state;
     set.mark = 0;
@@ -379,6 +435,7 @@ void decide_end_kept(struct engine *engine, uint32_t number, enum engine_state s
     set.has_result = result.count > 0;
     set.result = result;
     decide_set(engine, &set);
+    tell_ended(engine, set.id, state);
     if (batch) batch_leave(engine, batch, state);
     decide_successor(engine, job_chain(job));
     decide_topups(engine, job);

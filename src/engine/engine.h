@@ -44,8 +44,12 @@ enum {
     ENGINE_CLAIM_MAX = 64,     /* jobs of one claim */
     ENGINE_SKIP_MAX = 64,      /* candidates that one claim finds blocked or expired after all */
     ENGINE_RATE_MAX = 1000000, /* of a rate, and of a burst */
+    ENGINE_MESSAGE_BYTES_MAX = 8192, /* of an error */
     ENGINE_PERIOD_MS_MAX = 86400000,
 };
+/* The record of one command is never longer than this and the bytes that the command was given:
+ * payload, trace, result, message, keys. */
+#define ENGINE_COMMAND_BYTES_MAX ((size_t)192 << 10)
 #define ENGINE_TIME_MS_MAX INT64_C(8000000000000) /* the year 2223 */
 #define ENGINE_SPAN_MS_MAX INT64_C(100000000000)  /* of a delay or a window: three years */
 
@@ -69,6 +73,10 @@ enum engine_state {
      ENGINE_STATE_BIT(ENGINE_READY) | ENGINE_STATE_BIT(ENGINE_BLOCKED) |  \
      ENGINE_STATE_BIT(ENGINE_LEASED))
 
+/* Of a queue that is full: both are answered with WEIR_EOVERLOAD; that who enqueues is to wait for
+ * room is the caller's. Nothing is dropped for room: it was acknowledged. */
+enum engine_overflow { ENGINE_OVERFLOW_UNSET, ENGINE_REJECT, ENGINE_WAIT };
+
 struct engine_config {
     engine_resize_fn resize; /* memory; required */
     void *resize_arg;
@@ -76,11 +84,12 @@ struct engine_config {
     uint64_t seed;           /* of jitter, and of hashes */
     uint32_t payload_bytes_max;
     uint32_t result_bytes_max;
-    uint32_t message_bytes_max; /* of an error: longer ones are cut */
-    uint32_t depth_max;         /* of a queue that says nothing itself */
-    int64_t history_ms;         /* how long a job that has ended is kept */
-    int64_t dead_ms;            /* and a dead letter */
-    uint32_t history_count_max; /* of a queue */
+    uint32_t message_bytes_max;    /* of an error: longer ones are cut; at most 8192 */
+    uint32_t depth_max;            /* of a queue that says nothing itself */
+    enum engine_overflow overflow; /* and this; unset counts as ENGINE_REJECT */
+    int64_t history_ms;            /* how long a job that has ended is kept */
+    int64_t dead_ms;               /* and a dead letter */
+    uint32_t history_count_max;    /* of a queue */
 };
 
 int engine_open(const struct engine_config *config, struct engine **ret_engine);
@@ -91,19 +100,29 @@ const char *engine_why(const struct engine *engine);
 
 /* What was decided since the last engine_logged(); count 0: nothing. Valid until the next call. */
 void engine_record(struct engine *engine, const void **ret_bytes, size_t *ret_count);
+/* How long it is by now, without its head. */
+size_t engine_record_bytes(const struct engine *engine);
 /* The record is in the log at `position`: jobs in it remember that. */
 void engine_logged(struct engine *engine, uint64_t position);
 /* Makes a record's decisions; only while nothing undone is in engine_record(). -EBADMSG: nothing
  * has changed. -ENOMEM: close the engine. */
 int engine_apply(struct engine *engine, const void *bytes, size_t count, uint64_t position);
 
-/* A slice of the state, as a record that does not count as decided: about bytes_max bytes, and one
- * job at least; in the first also all queues, keys, schedules and sets. `cursor` begins zeroed.
- * Returns 1 while there is more, 0 at the end. Commands may come between slices. State = all slices
- * applied in order, then every record that was logged since before the first slice. */
+/* A slice of all that is no job (queues, keys, schedules, sets), as a record that does not count as
+ * decided: about bytes_max bytes, and one row at least. `cursor` begins zeroed. Returns 1 while
+ * there is more, 0 at the end. Commands may come between slices: a slice is right at the place in
+ * the log where it was taken, and also before that, if the log goes on from before the first. */
+struct engine_names_cursor {
+    unsigned part;
+    uint64_t after;
+};
+int engine_names(struct engine *engine, struct engine_names_cursor *cursor, size_t bytes_max,
+                 const void **ret_bytes, size_t *ret_count);
+/* The same of the whole state, jobs behind the names. State = all slices applied in order, then
+ * every record that was logged since before the first slice. */
 struct engine_cursor {
+    struct engine_names_cursor names;
     uint32_t after;
-    bool begun;
 };
 int engine_snapshot(struct engine *engine, struct engine_cursor *cursor, size_t bytes_max,
                     const void **ret_bytes, size_t *ret_count);
@@ -111,6 +130,24 @@ int engine_snapshot(struct engine *engine, struct engine_cursor *cursor, size_t 
  * that the caller has read there. */
 int engine_relog(struct engine *engine, int64_t now_ms, uint64_t id, struct engine_slice payload,
                  struct engine_slice trace, struct engine_slice result);
+/* Which jobs still need a record: those whose payload is there, or only their result. `cursor`
+ * begins zeroed. Returns 1 with the next one, 0 at the end, or -EBADMSG. One that is logged again
+ * between the calls needs it no more. */
+struct engine_needed {
+    uint64_t id;
+    struct engine_slice payload; /* at NULL: it is in the record at payload_position */
+    struct engine_slice trace;
+    uint64_t payload_position;
+    uint64_t result_position; /* this record, or another */
+    uint32_t result_bytes;    /* 0: there is none */
+};
+struct engine_needed_cursor {
+    size_t at;
+    bool has_edits; /* the record may have two payloads of one job */
+};
+int engine_record_needed(const struct engine *engine, const void *bytes, size_t count,
+                         uint64_t position, struct engine_needed_cursor *cursor,
+                         struct engine_needed *ret_needed);
 /* What a record holds of a job that the engine keeps no bytes of. -ENOENT: nothing. */
 struct engine_found {
     struct engine_slice payload;
@@ -119,6 +156,10 @@ struct engine_found {
 };
 int engine_record_find(const void *bytes, size_t count, uint64_t id,
                        struct engine_found *ret_found);
+/* Payload and trace of every job that it has them of, in one pass; of one job the last ones count.
+ * 0, or -EBADMSG. */
+typedef void (*engine_payload_fn)(void *arg, uint64_t id, const struct engine_found *found);
+int engine_record_payloads(const void *bytes, size_t count, engine_payload_fn fn, void *arg);
 
 /* ---- Jobs ---- */
 
@@ -168,6 +209,17 @@ struct engine_enqueued {
 int engine_enqueue(struct engine *engine, int64_t now_ms, const struct engine_job_spec *spec,
                    struct engine_enqueued *ret_enqueued);
 
+/* The job is enqueued soon, behind a few others: its keys are looked for in memory meanwhile. */
+void engine_foresee(const struct engine *engine, const struct engine_job_spec *spec);
+
+/* Undoes the enqueueing of a job by the record that is not logged yet: for a command that is made
+ * of several, of which a later one was refused. The last one first: -EBUSY if it was begun or has
+ * ended, or if others have joined its batch. Its id is not given again. */
+int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id);
+/* The next ids and tokens are so much higher: those that somebody was told, and that a crash has
+ * lost, must not be given again. The next record says it. */
+void engine_skip(struct engine *engine, uint64_t count);
+
 struct engine_kind {
     struct engine_slice name;
     uint32_t version_min;
@@ -192,7 +244,10 @@ struct engine_claimed {
     uint16_t attempts_max;
     uint8_t priority;
     int64_t created_ms;
+    int64_t wait_ms; /* since it could have been begun */
+    bool idempotent; /* may be begun again */
     int64_t lease_until_ms;
+    uint32_t timeout_ms; /* of this attempt, however often it is renewed; 0: none */
 };
 /* The number of jobs claimed, in order; 0: nothing for this worker now. */
 int engine_claim(struct engine *engine, int64_t now_ms, const struct engine_claim_spec *spec,
@@ -201,7 +256,6 @@ int engine_claim(struct engine *engine, int64_t now_ms, const struct engine_clai
 enum engine_orders {
     ENGINE_GO_ON = 0,
     ENGINE_GO_CANCELLED = 1, /* stop this job */
-    ENGINE_GO_QUIET = 2,     /* its queue is drained: take on no more */
 };
 struct engine_renewed {
     int64_t lease_until_ms;
@@ -209,6 +263,8 @@ struct engine_renewed {
 };
 int engine_renew(struct engine *engine, int64_t now_ms, uint64_t id, uint64_t token,
                  int64_t lease_ms, struct engine_renewed *ret_renewed);
+/* What engine_ack() would say to the token: 0, -ENOENT or -ESTALE. */
+int engine_lease_check(struct engine *engine, uint64_t id, uint64_t token);
 /* A number of the job's own, shown to who looks. */
 int engine_progress(struct engine *engine, int64_t now_ms, uint64_t id, uint64_t token,
                     uint32_t progress);
@@ -239,8 +295,6 @@ struct engine_rate {
     uint32_t period_ms;
     uint32_t burst; /* 0 counts as 1 */
 };
-/* Waiting for room is the caller's. Nothing is dropped for room: it was acknowledged. */
-enum engine_overflow { ENGINE_OVERFLOW_UNSET, ENGINE_REJECT };
 struct engine_queue_spec {
     struct engine_slice name;
     uint32_t depth_max; /* of jobs that wait; 0: the engine's */
@@ -249,9 +303,15 @@ struct engine_queue_spec {
     struct engine_rate rate;
     uint32_t latency_target_ms; /* shown with the figures */
     bool paused;                /* nothing is claimed */
-    bool draining;              /* nothing is enqueued, and workers are told to be quiet */
+    bool draining;              /* nothing is enqueued; what there is is worked off */
 };
 int engine_queue_set(struct engine *engine, int64_t now_ms, const struct engine_queue_spec *spec);
+/* Whether a job would not be refused by WEIR_EOVERLOAD now; if it would, whether its caller waits.
+ */
+bool engine_has_room(const struct engine *engine, struct engine_slice queue);
+bool engine_queue_waits(const struct engine *engine, struct engine_slice queue);
+/* How many jobs of the queue are ready. */
+uint32_t engine_ready(const struct engine *engine, struct engine_slice queue);
 
 struct engine_key_spec {
     struct engine_slice name;
@@ -261,6 +321,24 @@ struct engine_key_spec {
 };
 /* A key that says nothing (all zero) is forgotten when no job has it. */
 int engine_key_set(struct engine *engine, int64_t now_ms, const struct engine_key_spec *spec);
+
+/* What is said of queues and keys, also of those that are only there because jobs name them. Each
+ * in turn: `cursor` begins with 0; 1, or 0 at the end. Commands may come between. Slices are valid
+ * until the next call. */
+struct engine_queue_info {
+    struct engine_queue_spec spec; /* overflow: the engine's, if it is not configured */
+    bool configured;
+};
+struct engine_key_info {
+    struct engine_key_spec spec;
+    bool configured;
+};
+int engine_queue_next(const struct engine *engine, uint32_t *cursor,
+                      struct engine_queue_info *ret_info);
+int engine_key_next(const struct engine *engine, uint32_t *cursor,
+                    struct engine_key_info *ret_info);
+int engine_queue_get(const struct engine *engine, struct engine_slice name,
+                     struct engine_queue_info *ret_info);
 
 /* ---- Schedules ---- */
 
@@ -302,10 +380,26 @@ struct engine_schedule {
 int engine_schedule_get(const struct engine *engine, struct engine_slice name,
                         struct engine_schedule *ret_schedule);
 
+struct engine_schedule_info {
+    struct engine_slice name;
+    struct engine_slice cron;
+    struct engine_slice zone;
+    struct engine_slice queue;
+    struct engine_slice kind;
+    enum engine_overlap overlap;
+    enum engine_catch_up catch_up;
+    struct engine_schedule state;
+};
+/* Each in turn, as engine_queue_next(). */
+int engine_schedule_next(const struct engine *engine, uint32_t *cursor,
+                         struct engine_schedule_info *ret_info);
+
 /* ---- Time ---- */
 
-/* What is due by now, in at most ENGINE_TICK_STEPS steps. Returns 1 if more is due, or 0. */
-int engine_tick(struct engine *engine, int64_t now_ms);
+/* What is due by now, in at most ENGINE_TICK_STEPS steps, and none once the record has bytes_max
+ * bytes: so it ends with less than bytes_max + ENGINE_COMMAND_BYTES_MAX + the job of a schedule.
+ * Returns 1 if more is due, or 0. */
+int engine_tick(struct engine *engine, int64_t now_ms, size_t bytes_max);
 /* When the next tick has something to do; INT64_MAX: never. */
 int64_t engine_next_ms(const struct engine *engine);
 int64_t engine_now_ms(const struct engine *engine);
@@ -314,6 +408,18 @@ int64_t engine_now_ms(const struct engine *engine);
 
 /* A queue that has got something to claim since it was last asked; false: none. */
 bool engine_next_wake(struct engine *engine, struct engine_slice *ret_queue);
+
+/* Called in the midst of a command or of engine_apply(): they must not call the engine. */
+struct engine_hooks {
+    void *arg;
+    /* Rows need so many bytes more (or less) of the record at a position: of a job about its
+     * payload and keys, of a result its bytes. 0 in all: the record can go. */
+    void (*live)(void *arg, uint64_t position, int64_t bytes);
+    /* A job has been decided to be done, dead, cancelled or expired; not by engine_apply(). */
+    void (*ended)(void *arg, uint64_t id, enum engine_state state);
+};
+/* Either may be NULL. What is live now is told at once. */
+void engine_hooks_set(struct engine *engine, const struct engine_hooks *hooks);
 
 /* ---- Looking ---- */
 
@@ -375,6 +481,8 @@ struct engine_figures {
 };
 int engine_figures(const struct engine *engine, struct engine_slice queue,
                    struct engine_figures *ret_figures);
+/* Rows, those of jobs that have ended included. */
+uint64_t engine_job_count(const struct engine *engine);
 size_t engine_memory_used(const struct engine *engine);
 /* Steps in trees and tables so far: what the scale tests count. */
 uint64_t engine_steps(const struct engine *engine);
@@ -384,10 +492,22 @@ uint64_t engine_steps(const struct engine *engine);
 /* The ids of dead letters of a queue after an id, rising: how many. */
 int engine_dead_list(const struct engine *engine, struct engine_slice queue, uint64_t after,
                      uint64_t *ret_ids, int ids_max);
-/* Makes a dead letter a new job of the same id: its attempts begin anew. With a payload if
- * `payload` is not NULL (edited). One whose expires_ms has passed would expire at once: -EINVAL. */
+/* Makes a dead letter a new job of the same id: its attempts begin anew. With another payload if
+ * `payload` is not NULL (edited), and with this trace then: the old ones are not kept. One whose
+ * expires_ms has passed would expire at once: -EINVAL. */
 int engine_dead_replay(struct engine *engine, int64_t now_ms, uint64_t id,
-                       const struct engine_slice *payload);
+                       const struct engine_slice *payload, struct engine_slice trace);
+/* Changes what is said of a job that waits: scheduled, ready or blocked, else -EBUSY. It is logged
+ * whole again, with the bytes that the caller has read. Returns its state then. */
+struct engine_patch {
+    bool has_priority, has_run_at, has_expires;
+    uint8_t priority;
+    int64_t run_at_ms;  /* 0: now */
+    int64_t expires_ms; /* 0: never */
+};
+int engine_patch(struct engine *engine, int64_t now_ms, uint64_t id,
+                 const struct engine_patch *patch, struct engine_slice payload,
+                 struct engine_slice trace);
 /* Forgets a job that has ended. */
 int engine_purge(struct engine *engine, int64_t now_ms, uint64_t id);
 
@@ -395,11 +515,18 @@ int engine_purge(struct engine *engine, int64_t now_ms, uint64_t id);
 
 /* Which jobs: all that is said must hold. */
 struct engine_filter {
-    struct engine_slice queue; /* required */
+    struct engine_slice queue; /* empty: all */
     uint32_t states;           /* bits; required */
     struct engine_slice kind;
     struct engine_slice tags;        /* exactly these bytes */
     struct engine_slice error_class; /* of its last error */
+    bool queue_prefix, kind_prefix;  /* names that begin so */
+    struct engine_slice tag;         /* one of its tags, which blanks and commas keep apart */
+    struct engine_slice key;         /* one of its keys, of whatever sort */
+    uint64_t id, batch;              /* 0: any */
+    int64_t created_from_ms, created_before_ms; /* 0: any */
+    uint8_t priority_min, priority_below;       /* below 0: any */
+    uint16_t attempts_min, attempts_below;      /* likewise */
 };
 enum engine_action {
     ENGINE_ACTION_UNSET,
@@ -407,15 +534,28 @@ enum engine_action {
     ENGINE_ACTION_PURGE,
     ENGINE_ACTION_CANCEL,
 };
-enum { ENGINE_BULK_MAX = 100000, ENGINE_BULK_CHUNK = 64 };
+enum {
+    ENGINE_BULK_MAX = 100000,
+    ENGINE_BULK_BYTES_MAX = 160 << 10, /* of its ids: a set of ids far apart is smaller */
+    ENGINE_BULK_CHUNK = 64,
+    ENGINE_BULKS_DONE_MAX = 16, /* kept of those that are done: the oldest goes */
+};
 
+/* The ids of jobs that pass, in no order: how many. Looks at up to scan_max rows from `cursor` on,
+ * which begins with 0, and is 0 again at the end. Jobs that come meanwhile may be missed. */
+int engine_list(const struct engine *engine, const struct engine_filter *filter, uint32_t *cursor,
+                uint32_t scan_max, uint64_t *ret_ids, int ids_max, uint32_t *ret_scanned);
 /* How many there are now: looks at every job. */
 int64_t engine_filter_count(const struct engine *engine, const struct engine_filter *filter);
-/* Freezes the set of jobs that the filter finds now, at most ENGINE_BULK_MAX, by rising id; ticks
- * work it off, up to ENGINE_BULK_CHUNK jobs each, also after a restart. Returns how many there
- * are. A job that has changed meanwhile and does not allow the action counts as failed. */
+/* Freezes the set of jobs that the filter finds now, at most ENGINE_BULK_MAX and what fits into
+ * ENGINE_BULK_BYTES_MAX, the lowest ids; ticks work it off by rising id, up to ENGINE_BULK_CHUNK
+ * jobs each, also after a restart. Returns how many there are. A job that has changed meanwhile and
+ * does not allow the action counts as failed. */
 int engine_bulk_begin(struct engine *engine, int64_t now_ms, const struct engine_filter *filter,
                       enum engine_action action, uint64_t *ret_id);
+/* The same for ids that somebody else has found: rising, each once. */
+int engine_bulk_begin_ids(struct engine *engine, int64_t now_ms, const uint64_t *ids,
+                          uint32_t count, enum engine_action action, uint64_t *ret_id);
 struct engine_bulk {
     uint64_t id;
     enum engine_action action;
@@ -423,7 +563,7 @@ struct engine_bulk {
     uint32_t done; /* the failed ones included */
     uint32_t failed;
 };
-/* Those that there are, the newest first: how many. They stay until they are dropped. */
+/* Those that there are, the newest first: how many. */
 int engine_bulk_list(const struct engine *engine, struct engine_bulk *ret_bulks, int bulks_max);
 int engine_bulk_drop(struct engine *engine, int64_t now_ms, uint64_t id);
 

@@ -145,17 +145,38 @@ uint32_t queue_depth(const struct queue *queue)
            queue->by_state[ENGINE_READY] + queue->by_state[ENGINE_BLOCKED];
 }
 
+static uint32_t depth_max_of(const struct engine *engine, const struct queue *queue)
+{
+    return queue->depth_max ? queue->depth_max : engine->config.depth_max;
+}
+
+bool engine_has_room(const struct engine *engine, struct engine_slice name)
+{
+    uint32_t number = atom_find(engine, ATOM_QUEUE, 0, 0, name);
+    const struct queue *queue = number ? queue_at(engine, number) : NULL;
+    return !queue || queue->draining || queue_depth(queue) < depth_max_of(engine, queue);
+}
+
+bool engine_queue_waits(const struct engine *engine, struct engine_slice name)
+{
+    struct engine_queue_info info;
+
+    if (engine_queue_get(engine, name, &info) < 0) return false;
+    return info.spec.overflow == ENGINE_WAIT;
+}
+
 static int check_room(struct engine *engine, uint32_t number)
 {
     struct queue *queue = queue_at(engine, number);
-    uint32_t depth_max = queue->depth_max ? queue->depth_max : engine->config.depth_max;
+    uint32_t depth_max = depth_max_of(engine, queue);
 
     if (queue->draining) {
         return engine_refuse(engine, WEIR_ESTOPPING, "queue '%.*s': is draining",
                              (int)queue->atom.bytes, queue->atom.text);
     }
     if (queue_depth(queue) < depth_max) return 0;
-    queue->counted.rejected++;
+    /* Who waits is not refused. */
+    if (queue_overflow(engine, queue) != ENGINE_WAIT) queue->counted.rejected++;
     return engine_refuse(engine, WEIR_EOVERLOAD, "queue '%.*s': %u jobs wait, its depth_max",
                          (int)queue->atom.bytes, queue->atom.text, depth_max);
 }
@@ -299,19 +320,14 @@ static void fill_first_state(struct engine *engine, const struct probe *probe,
 static int enqueue_in(struct engine *engine, const struct engine_job_spec *spec,
                       struct probe *probe, struct engine_enqueued *ret_enqueued)
 {
-    unsigned char policy_bytes[POLICY_BYTES_MAX];
+    unsigned char policy_bytes[POLICY_BYTES_MAX] WEIR_UNINITIALIZED_;
     struct writer policy = {policy_bytes, 0, sizeof policy_bytes};
     struct op op = {.type = OP_JOB};
     struct job_names names = {0};
     uint64_t last_mark = engine->last_mark;
     uint64_t last_turn = engine->last_turn;
-    uint32_t duplicate = find_duplicate(engine, probe->queue, spec);
     int r;
 
-    if (duplicate) {
-        *ret_enqueued = (struct engine_enqueued){job_at(engine, duplicate)->id, true};
-        return 0;
-    }
     r = check_room(engine, probe->queue);
     if (r < 0) return r;
     if (spec->batch && !batch_find_open(engine, spec->batch)) {
@@ -319,7 +335,7 @@ static int enqueue_in(struct engine *engine, const struct engine_job_spec *spec,
                              (unsigned long long)spec->batch);
     }
     fill_job(engine, spec, &op.job);
-    r = command_begin(engine, 0, op_bytes_max(&op) + sizeof policy_bytes);
+    r = command_give(engine, op_bytes_max(&op) + sizeof policy_bytes);
     if (r < 0) return r;
     if (probe_begin(engine, &op.job, probe) < 0) {
         return engine_refuse(engine, -ENOMEM, "there is no memory for the job's names");
@@ -350,9 +366,19 @@ int engine_enqueue(struct engine *engine, int64_t now_ms, const struct engine_jo
 {
     struct probe probe = {0};
     int r = command_begin(engine, now_ms, 0);
+    uint32_t queue, duplicate;
 
     if (r == 0) r = check_spec(engine, spec);
     if (r < 0) return r;
+    /* Before anything else is asked: it takes no room, and no memory. */
+    queue = spec->unique_key.count || spec->idempotency_key.count
+                ? atom_find(engine, ATOM_QUEUE, 0, 0, spec->queue)
+                : 0;
+    duplicate = queue ? find_duplicate(engine, queue, spec) : 0;
+    if (duplicate) {
+        *ret_enqueued = (struct engine_enqueued){job_at(engine, duplicate)->id, true};
+        return 0;
+    }
     if (engine->memory.used >= engine->config.memory_bytes_max) {
         return engine_refuse(engine, -ENOBUFS, "jobs take %zu bytes of memory, of %zu",
                              engine->memory.used, engine->config.memory_bytes_max);
@@ -362,4 +388,58 @@ int engine_enqueue(struct engine *engine, int64_t now_ms, const struct engine_jo
     r = enqueue_in(engine, spec, &probe, ret_enqueued);
     probe_end(engine, &probe);
     return r;
+}
+
+/* ---- Taking back ---- */
+
+static int check_take_back(struct engine *engine, const struct job *job)
+{
+    bool gathers = job->state == ENGINE_HELD && job->flags & JOB_GATHERS;
+
+    if (job->id <= engine->logged_id || job->runs > 0 || job->state >= ENGINE_LEASED) {
+        return engine_refuse(engine, -EBUSY, "job %llu: is logged, was begun or has ended",
+                             (unsigned long long)job->id);
+    }
+    if (gathers && job->mark >> 32 > 0) {
+        return engine_refuse(engine, -EBUSY, "job %llu: others have joined its batch",
+                             (unsigned long long)job->id);
+    }
+    return 0;
+}
+
+int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id)
+{
+    struct op op = {.type = OP_FORGET, .forget = id};
+    int r = command_begin(engine, now_ms, 0);
+    uint32_t number = r < 0 ? 0 : job_find(engine, id);
+    uint32_t keys[ENGINE_LIMIT_KEYS_MAX];
+    uint32_t chain, key_count;
+    const struct job *job;
+    uint64_t batch;
+
+    if (r < 0) return r;
+    if (!number)
+        return engine_refuse(engine, -ENOENT, "job %llu: there is none", (unsigned long long)id);
+    job = job_at(engine, number);
+    r = check_take_back(engine, job);
+    if (r < 0) return r;
+    chain = job_chain(job);
+    batch = job_batch(job);
+    key_count = job_limit_count(job);
+    /* They go with the job, if it is their last. */
+    if (chain) atom_ref(engine, ATOM_CHAIN, chain);
+    for (uint32_t i = 0; i < key_count; i++) {
+        keys[i] = job_limit(job, i);
+        atom_ref(engine, ATOM_KEY, keys[i]);
+    }
+    queue_of(engine, job)->counted.enqueued--;
+    command_op(engine, &op);
+    if (batch) batch_unjoin(engine, batch);
+    decide_successor(engine, chain);
+    for (uint32_t i = 0; i < key_count; i++) {
+        decide_topup(engine, keys[i]);
+        atom_unref(engine, ATOM_KEY, keys[i]);
+    }
+    if (chain) atom_unref(engine, ATOM_CHAIN, chain);
+    return 0;
 }

@@ -66,6 +66,31 @@ uint32_t hold_find(const struct engine *engine, enum hold which, uint32_t queue,
     return find(engine, which, queue, key, hash_of(engine, queue, key));
 }
 
+static void foresee(const struct engine *engine, enum hold which, uint32_t queue,
+                    struct engine_slice key)
+{
+    if (key.count > 0) table_foresee(&engine->holders[which], hash_of(engine, queue, key));
+}
+
+void hold_foresee(const struct engine *engine, const struct job *job)
+{
+    uint32_t queue = stage_at(engine, job->stage)->atom.scope;
+
+    foresee(engine, HOLD_UNIQUE, queue, job_unique_key(job));
+    foresee(engine, HOLD_IDEMPOTENCY, queue, job_idempotency_key(job));
+}
+
+void engine_foresee(const struct engine *engine, const struct engine_job_spec *spec)
+{
+    uint32_t queue = spec->unique_key.count || spec->idempotency_key.count
+                         ? atom_find(engine, ATOM_QUEUE, 0, 0, spec->queue)
+                         : 0;
+
+    if (!queue) return;
+    foresee(engine, HOLD_UNIQUE, queue, spec->unique_key);
+    foresee(engine, HOLD_IDEMPOTENCY, queue, spec->idempotency_key);
+}
+
 bool hold_by_state(const struct engine *engine, enum hold which, const struct job *job)
 {
     if (which == HOLD_IDEMPOTENCY) return true;
@@ -117,10 +142,12 @@ void hold_leave(struct engine *engine, uint32_t number)
     for (int which = HOLD_UNIQUE; which <= HOLD_IDEMPOTENCY; which++) {
         struct engine_slice key = key_of(job, which);
         uint32_t queue = stage_at(engine, job->stage)->atom.scope;
+        uint64_t hash;
+
         if (key.count == 0) continue;
         engine->keyed[which]--;
-        if (hold_find(engine, which, queue, key) != number) continue;
-        table_remove(&engine->holders[which], hash_of(engine, queue, key), number, hold_hash[which],
-                     engine);
+        hash = hash_of(engine, queue, key);
+        if (find(engine, which, queue, key, hash) != number) continue;
+        table_remove(&engine->holders[which], hash, number, hold_hash[which], engine);
     }
 }

@@ -3,22 +3,26 @@
 
 #include "engine/state.h"
 
+int engine_lease_check(struct engine *engine, uint64_t id, uint64_t token)
+{
+    uint32_t number = job_find(engine, id);
+    const struct job *job = number ? job_at(engine, number) : NULL;
+
+    if (!job)
+        return engine_refuse(engine, -ENOENT, "job %llu: there is none", (unsigned long long)id);
+    if (job->state == ENGINE_LEASED && job->mark == token) return 0;
+    return engine_refuse(engine, -ESTALE, "job %llu: token %llu has no lease",
+                         (unsigned long long)id, (unsigned long long)token);
+}
+
 /* The job whose lease has this token; 0, and why, if there is none. */
 static uint32_t find_leased(struct engine *engine, uint64_t id, uint64_t token, int *ret_error)
 {
-    uint32_t number = job_find(engine, id);
+    int r = engine_lease_check(engine, id, token);
 
-    if (!number) {
-        *ret_error =
-            engine_refuse(engine, -ENOENT, "job %llu: there is none", (unsigned long long)id);
-        return 0;
-    }
-    if (job_at(engine, number)->state != ENGINE_LEASED || job_at(engine, number)->mark != token) {
-        *ret_error = engine_refuse(engine, -ESTALE, "job %llu: token %llu has no lease",
-                                   (unsigned long long)id, (unsigned long long)token);
-        return 0;
-    }
-    return number;
+    if (r == 0) return job_find(engine, id);
+    *ret_error = r;
+    return 0;
 }
 
 int engine_renew(struct engine *engine, int64_t now_ms, uint64_t id, uint64_t token,
@@ -44,8 +48,7 @@ int engine_renew(struct engine *engine, int64_t now_ms, uint64_t id, uint64_t to
     if (set.when_ms != job->when_ms) decide_set(engine, &set);
     *ret_renewed = (struct engine_renewed){
         .lease_until_ms = set.when_ms,
-        .orders = (job->flags & JOB_CANCEL ? ENGINE_GO_CANCELLED : 0u) |
-                  (queue_of(engine, job)->draining ? ENGINE_GO_QUIET : 0u),
+        .orders = job->flags & JOB_CANCEL ? ENGINE_GO_CANCELLED : 0u,
     };
     return 0;
 }

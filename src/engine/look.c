@@ -53,6 +53,18 @@ int engine_job_get(const struct engine *engine, uint64_t id, struct engine_job *
     return 0;
 }
 
+uint64_t engine_job_count(const struct engine *engine)
+{
+    return engine->jobs.taken;
+}
+
+uint32_t engine_ready(const struct engine *engine, struct engine_slice queue)
+{
+    uint32_t number = atom_find(engine, ATOM_QUEUE, 0, 0, queue);
+
+    return number ? queue_at(engine, number)->by_state[ENGINE_READY] : 0;
+}
+
 /* The first in time of the first jobs of all lanes below a root: a walk over the lanes. */
 static int64_t oldest_below(const struct engine *engine, uint32_t lane)
 {
@@ -94,14 +106,98 @@ int engine_figures(const struct engine *engine, struct engine_slice name,
     return 0;
 }
 
+/* ---- Queues and keys ---- */
+
+static void show_queue(const struct engine *engine, const struct queue *queue,
+                       struct engine_queue_info *info)
+{
+    *info = (struct engine_queue_info){
+        .spec = {.name = atom_text(&queue->atom),
+                 .depth_max = queue->depth_max,
+                 .overflow = queue_overflow(engine, queue),
+                 .concurrency = queue->concurrency,
+                 .rate = queue->rate,
+                 .latency_target_ms = queue->latency_target_ms,
+                 .paused = queue->paused,
+                 .draining = queue->draining},
+        .configured = queue->configured,
+    };
+}
+
+/* The next row that is somebody's; 0: there is none. */
+static uint32_t next_atom(const struct engine *engine, enum atom_type type, uint32_t *cursor)
+{
+    while (*cursor + 1 < engine->atoms[type].fresh) {
+        if (atom_at(engine, type, ++*cursor)->refs > 0) return *cursor;
+    }
+    return 0;
+}
+
+int engine_queue_next(const struct engine *engine, uint32_t *cursor,
+                      struct engine_queue_info *ret_info)
+{
+    uint32_t number = next_atom(engine, ATOM_QUEUE, cursor);
+    if (number) show_queue(engine, queue_at(engine, number), ret_info);
+    return number != 0;
+}
+
+int engine_queue_get(const struct engine *engine, struct engine_slice name,
+                     struct engine_queue_info *ret_info)
+{
+    uint32_t number = atom_find(engine, ATOM_QUEUE, 0, 0, name);
+    if (!number) return -ENOENT;
+    show_queue(engine, queue_at(engine, number), ret_info);
+    return 0;
+}
+
+int engine_key_next(const struct engine *engine, uint32_t *cursor, struct engine_key_info *ret_info)
+{
+    uint32_t number = next_atom(engine, ATOM_KEY, cursor);
+    const struct key *key;
+
+    if (!number) return 0;
+    key = key_at(engine, number);
+    *ret_info = (struct engine_key_info){.spec = {.name = atom_text(&key->atom),
+                                                  .concurrency = key->concurrency,
+                                                  .rate = key->rate,
+                                                  .weight = key->weight},
+                                         .configured = key->configured};
+    return 1;
+}
+
+int engine_schedule_next(const struct engine *engine, uint32_t *cursor,
+                         struct engine_schedule_info *ret_info)
+{
+    uint32_t number = next_atom(engine, ATOM_SCHEDULE, cursor);
+    struct op_schedule says;
+    struct op_job job;
+
+    if (!number) return 0;
+    says = schedule_says(schedule_at(engine, number));
+    job_read(says.job, &job);
+    *ret_info = (struct engine_schedule_info){
+        .name = says.name,
+        .cron = says.text,
+        .zone = says.zone,
+        .queue = job.queue,
+        .kind = job.kind,
+        .overlap = (enum engine_overlap)says.overlap,
+        .catch_up = (enum engine_catch_up)says.catch_up,
+    };
+    engine_schedule_get(engine, says.name, &ret_info->state);
+    return 1;
+}
+
 /* ---- Counting anew ---- */
 
 struct recount {
     uint32_t by_state[ENGINE_STATES];
     uint32_t timers;
+    uint32_t history;
     uint32_t lanes;
     uint32_t running;
     uint32_t blocked;
+    int64_t live_bytes;
 };
 
 static const char *check_job(const struct engine *engine, uint32_t number, struct recount *counts)
@@ -111,7 +207,11 @@ static const char *check_job(const struct engine *engine, uint32_t number, struc
     struct engine_slice key = job_unique_key(job);
 
     counts->by_state[job->state]++;
-    counts->timers += job_timer_ms(job) != INT64_MAX;
+    if (job_is_history(engine, job)) {
+        counts->history++;
+    } else {
+        counts->timers += job_timer_ms(job) != INT64_MAX;
+    }
     if (job_find(engine, job->id) != number) return "a job is not found by its id";
     if ((job->lane != 0) != (job->state == ENGINE_READY || job->state == ENGINE_BLOCKED)) {
         return "a job is in a lane and should not be, or the other way round";
@@ -124,6 +224,7 @@ static const char *check_job(const struct engine *engine, uint32_t number, struc
     }
     counts->running += job->state == ENGINE_LEASED ? job_limit_count(job) : 0;
     counts->blocked += job->state == ENGINE_BLOCKED;
+    counts->live_bytes += live_bytes_of(job);
     return NULL;
 }
 
@@ -166,6 +267,7 @@ const char *engine_check(const struct engine *engine)
     const struct table *queues = &engine->atom_tables[ATOM_QUEUE];
     struct recount counts = {0};
     uint32_t by_state[ENGINE_STATES] = {0};
+    uint32_t history = 0;
 
     for (uint32_t at = 1; at < engine->jobs.fresh; at++) {
         const char *wrong;
@@ -174,13 +276,22 @@ const char *engine_check(const struct engine *engine)
         if (wrong) return wrong;
     }
     for (uint32_t i = 0; i < queues->room; i++) {
-        for (int state = 0; queues->slots[i] && state < ENGINE_STATES; state++) {
-            by_state[state] += queue_at(engine, queues->slots[i])->by_state[state];
+        const struct queue *queue;
+        const char *wrong;
+        if (!queues->slots[i]) continue;
+        queue = queue_at(engine, queues->slots[i]);
+        for (int state = 0; state < ENGINE_STATES; state++) {
+            by_state[state] += queue->by_state[state];
         }
+        wrong = history_check(engine, queue);
+        if (wrong) return wrong;
+        history += queue->history.count;
     }
+    if (history != counts.history) return "a job that has ended is in no history, or in two";
     if (memcmp(by_state, counts.by_state, sizeof by_state) != 0) {
         return "jobs are not counted right by state";
     }
+    if (counts.live_bytes != engine->live_bytes) return "live bytes are not counted right";
     if (count_tree(engine, engine->job_timers) != counts.timers) return "a timer is missing";
     return check_keys(engine, &counts);
 }

@@ -81,15 +81,21 @@ void slab_give(struct slab *slab, uint32_t number)
 
 /* ---- Tables ---- */
 
+static size_t table_bytes(uint32_t room)
+{
+    return (size_t)room * (sizeof(uint32_t) + 1);
+}
+
 void table_deinit(struct table *table, struct memory *memory)
 {
-    if (table->slots) memory_resize(memory, table->slots, table->room * sizeof(uint32_t), 0);
+    if (table->slots) memory_resize(memory, table->slots, table_bytes(table->room), 0);
     memset(table, 0, sizeof *table);
 }
 
+/* Neighbours (hash_in_order) are a crowd when they meet others: fuller tables take long ways. */
 static bool table_fits(const struct table *table, uint64_t count)
 {
-    return count * 8 <= (uint64_t)table->room * 7;
+    return count * 4 <= (uint64_t)table->room * 3;
 }
 
 int table_ensure(struct table *table, struct memory *memory, uint32_t count, table_hash_fn hash,
@@ -103,9 +109,9 @@ int table_ensure(struct table *table, struct memory *memory, uint32_t count, tab
         if (bigger.room > UINT32_MAX / 4) return -ENOMEM;
         bigger.room *= 2;
     }
-    bigger.slots = memory_resize(memory, NULL, 0, bigger.room * sizeof(uint32_t));
+    bigger.slots = memory_resize(memory, NULL, 0, table_bytes(bigger.room));
     if (!bigger.slots) return -ENOMEM;
-    memset(bigger.slots, 0, bigger.room * sizeof(uint32_t));
+    memset(bigger.slots, 0, table_bytes(bigger.room));
     for (uint32_t i = 0; i < table->room; i++) {
         if (table->slots[i]) table_insert(&bigger, hash(arg, table->slots[i]), table->slots[i]);
     }
@@ -116,16 +122,19 @@ int table_ensure(struct table *table, struct memory *memory, uint32_t count, tab
 
 void table_insert(struct table *table, uint64_t hash, uint32_t number)
 {
-    uint32_t at = (uint32_t)hash & (table->room - 1);
+    uint32_t mask = table->room - 1;
+    uint32_t at = (uint32_t)hash & mask;
     assert(table->count < table->room);
-    while (table->slots[at]) at = (at + 1) & (table->room - 1);
+    while (table->slots[at]) at = (at + 1) & mask;
     table->slots[at] = number;
+    table_ways(table)[at] = table_way((at - (uint32_t)hash) & mask);
     table->count++;
 }
 
 void table_remove(struct table *table, uint64_t hash, uint32_t number, table_hash_fn hash_of,
                   const void *arg)
 {
+    uint8_t *ways = table_ways(table);
     uint32_t mask = table->room - 1;
     uint32_t hole = (uint32_t)hash & mask;
 
@@ -135,9 +144,11 @@ void table_remove(struct table *table, uint64_t hash, uint32_t number, table_has
     }
     /* Move back what would not be found any more past the hole. */
     for (uint32_t at = (hole + 1) & mask; table->slots[at]; at = (at + 1) & mask) {
-        uint32_t home = (uint32_t)hash_of(arg, table->slots[at]) & mask;
-        if (((at - home) & mask) < ((at - hole) & mask)) continue;
+        uint32_t way = ways[at];
+        if (way == TABLE_FAR) way = (at - (uint32_t)hash_of(arg, table->slots[at])) & mask;
+        if (way < ((at - hole) & mask)) continue;
         table->slots[hole] = table->slots[at];
+        ways[hole] = table_way(way - ((at - hole) & mask));
         hole = at;
     }
     table->slots[hole] = 0;

@@ -53,12 +53,25 @@ static inline void *slab_at(const struct slab *slab, uint32_t number)
            (size_t)(number % SLAB_CHUNK_ROWS) * slab->row_bytes;
 }
 
-/* Numbers by hash: open addressing, no tombstones. Who uses it knows how to hash and compare. */
+/* Numbers by hash: open addressing, no tombstones. Who uses it knows how to hash and compare. How
+ * far each lies from its place is kept beside it, so that a look touches hardly a row but the one
+ * that it is for: rows lie far apart, and each would be a wait for memory. */
+#define TABLE_FAR 255 /* so far, or farther */
 struct table {
-    uint32_t *slots;
-    uint32_t room; /* a power of two, or 0 */
+    uint32_t *slots; /* numbers; behind them, in the same block, a byte for each: how far it is */
+    uint32_t room;   /* a power of two, or 0 */
     uint32_t count;
 };
+
+static inline uint8_t *table_ways(const struct table *table)
+{
+    return (uint8_t *)(table->slots + table->room);
+}
+
+static inline uint8_t table_way(uint32_t distance)
+{
+    return distance < TABLE_FAR ? (uint8_t)distance : TABLE_FAR;
+}
 
 typedef uint64_t (*table_hash_fn)(const void *arg, uint32_t number);
 
@@ -74,8 +87,15 @@ void table_remove(struct table *table, uint64_t hash, uint32_t number, table_has
 #define TABLE_BEGIN UINT32_MAX
 static inline uint32_t table_next(const struct table *table, uint64_t hash, uint32_t *at)
 {
+    const uint32_t mask = table->room - 1;
+    const uint8_t *ways;
+
     if (table->room == 0) return 0;
-    *at = (*at == TABLE_BEGIN ? (uint32_t)hash : *at + 1) & (table->room - 1);
+    ways = table_ways(table);
+    *at = (*at == TABLE_BEGIN ? (uint32_t)hash : *at + 1) & mask;
+    while (table->slots[*at] && ways[*at] != table_way((*at - (uint32_t)hash) & mask)) {
+        *at = (*at + 1) & mask;
+    }
     return table->slots[*at];
 }
 
@@ -89,6 +109,25 @@ static inline uint64_t hash_number(uint64_t value)
     value ^= value >> 32;
     value *= UINT64_C(0xd6e8feb86659fd93);
     return value ^ value >> 32;
+}
+
+/* Of numbers that are given out one after the other: neighbours lie side by side in a table, so
+ * that who goes through them in their order waits for memory once for several. */
+enum { HASH_NEIGHBOURS_BITS = 3 };
+static inline uint64_t hash_in_order(uint64_t value)
+{
+    uint64_t neighbour = value & ((1u << HASH_NEIGHBOURS_BITS) - 1);
+    return hash_number(value >> HASH_NEIGHBOURS_BITS) << HASH_NEIGHBOURS_BITS | neighbour;
+}
+
+/* Somebody will look for this hash soon. */
+static inline void table_foresee(const struct table *table, uint64_t hash)
+{
+    uint32_t at = (uint32_t)hash & (table->room - 1);
+
+    if (table->room == 0) return;
+    __builtin_prefetch(table->slots + at);
+    __builtin_prefetch(table_ways(table) + at);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* record.c - records out of the engine and into it: decisions, snapshots, jobs logged again. */
+/* record.c - records out of the engine and into it: decisions, and jobs logged again. */
 #include <errno.h>
 
 #include "engine/state.h"
@@ -18,13 +18,22 @@ static struct record_head head_of(const struct engine *engine)
     };
 }
 
-/* The head, as long as it is, right before the operations. Returns where it begins. */
-static size_t put_head(const struct engine *engine, struct writer *writer)
+void writer_begin(const struct engine *engine, struct writer *writer, bool says_all)
+{
+    writer->base = head_of(engine);
+    writer->says_marks = says_all;
+    writer->says_turns = says_all;
+}
+
+size_t put_head(const struct engine *engine, struct writer *writer)
 {
     unsigned char bytes[RECORD_HEAD_BYTES_MAX];
-    struct writer head = {bytes, 0, sizeof bytes};
     struct record_head values = head_of(engine);
+    struct writer head = *writer;
 
+    head.bytes = bytes;
+    head.count = 0;
+    head.room = sizeof bytes;
     head_write(&head, &values);
     memcpy(writer->bytes + RECORD_HEAD_BYTES_MAX - head.count, bytes, head.count);
     return RECORD_HEAD_BYTES_MAX - head.count;
@@ -40,6 +49,11 @@ void engine_record(struct engine *engine, const void **ret_bytes, size_t *ret_co
     begin = put_head(engine, &engine->record);
     *ret_bytes = engine->record.bytes + begin;
     *ret_count = engine->record.count - begin;
+}
+
+size_t engine_record_bytes(const struct engine *engine)
+{
+    return engine->record.count - RECORD_HEAD_BYTES_MAX;
 }
 
 /* What a large payload has taken is given back: it would count against new work for ever. */
@@ -60,10 +74,17 @@ void engine_logged(struct engine *engine, uint64_t position)
     for (uint32_t i = 0; i < engine->pending_count; i++) {
         struct job *job = job_at(engine, engine->pending[i]);
         if (job->state == ENGINE_NO_JOB) continue;
-        if (job->position == POSITION_PENDING) job->position = position;
-        if (job->state == ENGINE_DONE && job->mark == POSITION_PENDING) job->mark = position;
+        if (job->position == POSITION_PENDING) {
+            job->position = position;
+            live_job(engine, job, 1);
+        }
+        if (job->state == ENGINE_DONE && job->mark == POSITION_PENDING) {
+            job->mark = position;
+            live_result(engine, job, 1);
+        }
     }
     engine->pending_count = 0;
+    engine->logged_id = engine->last_id;
     engine->record.count = RECORD_HEAD_BYTES_MAX;
     record_shrink(engine);
 }
@@ -85,6 +106,11 @@ static int check_record(struct engine *engine, struct reader reader)
     struct record_head head;
     struct op op;
 
+    if (reader.at < reader.end && *reader.at != RECORD_VERSION) {
+        return engine_refuse(engine, -EBADMSG,
+                             "record: it is of version %u, and only version %d is known",
+                             *reader.at, RECORD_VERSION);
+    }
     if (!head_read(&reader, &head)) {
         return engine_refuse(engine, -EBADMSG, "record: its head is no head of version %d",
                              RECORD_VERSION);
@@ -118,6 +144,7 @@ int engine_apply(struct engine *engine, const void *bytes, size_t count, uint64_
     if (position == POSITION_PENDING) return engine_refuse(engine, -EINVAL, "record: no position");
     r = check_record(engine, reader);
     if (r < 0) return r;
+    reader.checked = true;
     engine->follows = true;
     head_read(&reader, &head);
     if (head.now_ms > engine->now_ms) engine->now_ms = head.now_ms;
@@ -125,6 +152,7 @@ int engine_apply(struct engine *engine, const void *bytes, size_t count, uint64_
     engine->last_token = max_number(engine->last_token, head.last_token);
     engine->last_mark = max_number(engine->last_mark, head.last_mark);
     engine->last_turn = max_number(engine->last_turn, head.last_turn);
+    engine->logged_id = engine->last_id;
     while (op_read(&reader, &op)) {
         r = place_reserve(engine);
         if (r == 0) r = apply_op(engine, &op, position);
@@ -135,7 +163,8 @@ int engine_apply(struct engine *engine, const void *bytes, size_t count, uint64_
 
 int engine_record_find(const void *bytes, size_t count, uint64_t id, struct engine_found *ret_found)
 {
-    struct reader reader = {.at = bytes, .end = (const unsigned char *)bytes + count};
+    struct reader reader = {
+        .at = bytes, .end = (const unsigned char *)bytes + count, .checked = true};
     struct engine_found found = {0};
     struct record_head head;
     bool any = false;
@@ -146,11 +175,6 @@ int engine_record_find(const void *bytes, size_t count, uint64_t id, struct engi
         if (op.type == OP_JOB && op.job.set.id == id && op.job.has_payload) {
             found.payload = op.job.payload;
             found.trace = op.job.trace;
-            any = true;
-        }
-        if (op.type == OP_PAYLOAD && op.payload.id == id) {
-            found.payload = op.payload.bytes;
-            found.trace = op.payload.trace;
             any = true;
         }
         if (op.type == OP_JOB && op.job.set.id == id && op.job.set.has_result) {
@@ -166,6 +190,117 @@ int engine_record_find(const void *bytes, size_t count, uint64_t id, struct engi
     if (!any) return -ENOENT;
     *ret_found = found;
     return 0;
+}
+
+int engine_record_payloads(const void *bytes, size_t count, engine_payload_fn fn, void *arg)
+{
+    struct reader reader = {
+        .at = bytes, .end = (const unsigned char *)bytes + count, .checked = true};
+    struct record_head head;
+    struct op op;
+
+    if (!head_read(&reader, &head)) return -EBADMSG;
+    while (op_read(&reader, &op)) {
+        struct engine_found found = {.payload = op.job.payload, .trace = op.job.trace};
+
+        if (op.type == OP_JOB && op.job.has_payload) fn(arg, op.job.set.id, &found);
+    }
+    return reader.bad ? -EBADMSG : 0;
+}
+
+/* ---- Records that are still needed ---- */
+
+static bool has_later_payload(struct reader reader, uint64_t id)
+{
+    struct op op;
+
+    while (op_read(&reader, &op)) {
+        if (op.type == OP_JOB && op.job.has_payload && op.job.set.id == id) return true;
+    }
+    return false;
+}
+
+static const struct job *find_row(const struct engine *engine, uint64_t id)
+{
+    uint32_t number = job_find(engine, id);
+    return number ? job_at(engine, number) : NULL;
+}
+
+static void fill_needed(const struct job *job, struct engine_needed *needed)
+{
+    needed->id = job->id;
+    needed->payload_position = job->position;
+    if (job->state != ENGINE_DONE || job->note == 0) return;
+    needed->result_position = job->mark;
+    needed->result_bytes = job->note;
+}
+
+/* Whether a row needs the record for what this operation has there. */
+static bool op_needed(const struct engine *engine, const struct op *op, uint64_t position,
+                      struct engine_needed *ret_needed)
+{
+    const struct op_set *set = op->type == OP_JOB ? &op->job.set : &op->set;
+    const struct job *job;
+
+    if (op->type != OP_JOB && op->type != OP_SET) return false;
+    job = find_row(engine, set->id);
+    if (!job) return false;
+    *ret_needed = (struct engine_needed){0};
+    fill_needed(job, ret_needed);
+    if (job->position == position) {
+        if (op->type != OP_JOB || !op->job.has_payload) return false;
+        ret_needed->payload = op->job.payload;
+        ret_needed->trace = op->job.trace;
+        return true;
+    }
+    return set->has_result && ret_needed->result_bytes > 0 &&
+           ret_needed->result_position == position;
+}
+
+/* Once over the whole record: where its operations begin, and what is in it. */
+static int needed_begin(const struct reader *reader, struct engine_needed_cursor *cursor,
+                        const void *begin)
+{
+    struct reader rest = *reader;
+    struct op op;
+
+    cursor->at = (size_t)(reader->at - (const unsigned char *)begin);
+    /* Only dead letters are logged with other bytes than before. */
+    while (op_read(&rest, &op)) {
+        cursor->has_edits |= op.type == OP_JOB && op.job.set.state == ENGINE_DEAD;
+    }
+    return rest.bad ? -EBADMSG : 0;
+}
+
+int engine_record_needed(const struct engine *engine, const void *bytes, size_t count,
+                         uint64_t position, struct engine_needed_cursor *cursor,
+                         struct engine_needed *ret_needed)
+{
+    struct reader reader = {
+        .at = bytes, .end = (const unsigned char *)bytes + count, .checked = true};
+    struct engine_needed_cursor at = *cursor;
+    struct engine_needed needed;
+    struct record_head head;
+    bool found = false;
+    struct op op;
+
+    if (!head_read(&reader, &head)) return -EBADMSG;
+    if (at.at == 0) {
+        int r = needed_begin(&reader, &at, bytes);
+        if (r < 0) return r;
+    }
+    reader.at = (const unsigned char *)bytes + at.at;
+    while (!found && op_read(&reader, &op)) {
+        found = op_needed(engine, &op, position, &needed);
+        if (found && at.has_edits && needed.payload.at) {
+            found = !has_later_payload(reader, needed.id);
+        }
+    }
+    if (reader.bad) return -EBADMSG;
+    at.at = (size_t)(reader.at - (const unsigned char *)bytes);
+    *cursor = at;
+    if (found) *ret_needed = needed;
+    return found;
 }
 
 /* ---- Rows as operations ---- */
@@ -202,14 +337,14 @@ void job_says(const struct engine *engine, const struct job *job, struct op_job 
     }
 }
 
-static int write_op(struct engine *engine, struct writer *writer, const struct op *op)
+int write_op(struct engine *engine, struct writer *writer, const struct op *op)
 {
     int r = writer_reserve(engine, writer, op_bytes_max(op) + 10);
     if (r == 0) op_write(writer, op);
     return r;
 }
 
-static int write_errors(struct engine *engine, struct writer *writer, uint64_t id)
+int write_errors(struct engine *engine, struct writer *writer, uint64_t id)
 {
     struct engine_error errors[ENGINE_ERRORS_KEPT];
     int count = engine_job_errors(engine, id, errors);
@@ -224,84 +359,45 @@ static int write_errors(struct engine *engine, struct writer *writer, uint64_t i
     return r;
 }
 
-static int write_names(struct engine *engine, struct writer *writer)
+int write_again(struct engine *engine, uint32_t number, struct engine_slice payload,
+                struct engine_slice trace, struct engine_slice result)
 {
-    const struct table *queues = &engine->atom_tables[ATOM_QUEUE];
-    const struct table *keys = &engine->atom_tables[ATOM_KEY];
-    const struct table *schedules = &engine->atom_tables[ATOM_SCHEDULE];
-    int r = 0;
-
-    for (uint32_t i = 0; r == 0 && i < queues->room; i++) {
-        if (queues->slots[i] && queue_at(engine, queues->slots[i])->configured) {
-            struct op op = {.type = OP_QUEUE,
-                            .queue = queue_says(queue_at(engine, queues->slots[i]))};
-            r = write_op(engine, writer, &op);
-        }
-    }
-    for (uint32_t i = 0; r == 0 && i < keys->room; i++) {
-        if (keys->slots[i] && key_at(engine, keys->slots[i])->configured) {
-            struct op op = {.type = OP_KEY, .key = key_says(key_at(engine, keys->slots[i]))};
-            r = write_op(engine, writer, &op);
-        }
-    }
-    for (uint32_t i = 0; r == 0 && i < schedules->room; i++) {
-        if (schedules->slots[i]) {
-            struct op op = {.type = OP_SCHEDULE,
-                            .schedule = schedule_says(schedule_at(engine, schedules->slots[i]))};
-            r = write_op(engine, writer, &op);
-        }
-    }
-    return r < 0 ? r : bulks_write(engine, writer);
-}
-
-static int write_job(struct engine *engine, struct writer *writer, const struct job *job)
-{
+    struct job *job = job_at(engine, number);
+    size_t before = engine->record.count;
     struct op op = {.type = OP_JOB};
     int r;
 
     job_says(engine, job, &op.job);
-    r = write_op(engine, writer, &op);
-    return r < 0 ? r : write_errors(engine, writer, job->id);
-}
-
-int engine_snapshot(struct engine *engine, struct engine_cursor *cursor, size_t bytes_max,
-                    const void **ret_bytes, size_t *ret_count)
-{
-    struct writer *slice = &engine->slice;
-    struct engine_cursor at = *cursor; /* a slice that fails is asked for again */
-    size_t begin, before;
-    int r;
-
-    if (engine->record.count != RECORD_HEAD_BYTES_MAX) {
-        return engine_refuse(engine, -EBUSY,
-                             "snapshot: decisions of this engine are not logged yet");
+    op.job.has_payload = true;
+    op.job.payload = payload;
+    op.job.trace = trace;
+    op.job.set.has_result = result.count > 0;
+    op.job.set.result = result;
+    if (op.job.set.has_result) op.job.set.mark = 0;
+    r = write_op(engine, &engine->record, &op);
+    if (r == 0) r = write_errors(engine, &engine->record, job->id);
+    command_check(engine);
+    if (r == 0) r = command_reserve(engine, 0);
+    if (r < 0) {
+        engine->record.count = before;
+        return engine_refuse(engine, r, "there is no memory to log the job again");
     }
-    slice->count = RECORD_HEAD_BYTES_MAX;
-    r = writer_reserve(engine, slice, 0);
-    if (r == 0 && !cursor->begun) r = write_names(engine, slice);
-    before = slice->count;
-    /* At least one job each time, however small the slices: so it comes to an end. */
-    while (r == 0 && slice->count - before <= bytes_max && at.after + 1 < engine->jobs.fresh) {
-        const struct job *job = job_at(engine, ++at.after);
-        if (job->state != ENGINE_NO_JOB) r = write_job(engine, slice, job);
-    }
-    if (r < 0) return engine_refuse(engine, r, "snapshot: there is no memory for a slice");
-    at.begun = true;
-    *cursor = at;
-    begin = put_head(engine, slice);
-    *ret_bytes = slice->bytes + begin;
-    *ret_count = slice->count - begin;
-    return at.after + 1 < engine->jobs.fresh;
+    /* The row stays as it is, but for its bytes and where they are. */
+    live_job(engine, job, -1);
+    live_result(engine, job, -1);
+    job->payload_bytes = (uint32_t)payload.count;
+    job->position = POSITION_PENDING;
+    if (op.job.set.has_result) job->mark = POSITION_PENDING;
+    engine->pending[engine->pending_count++] = number;
+    return 0;
 }
 
 int engine_relog(struct engine *engine, int64_t now_ms, uint64_t id, struct engine_slice payload,
                  struct engine_slice trace, struct engine_slice result)
 {
-    size_t before = engine->record.count;
     int r = command_begin(engine, now_ms, payload.count + trace.count + result.count);
     uint32_t number = r < 0 ? 0 : job_find(engine, id);
-    struct op op = {.type = OP_JOB};
-    struct job *job;
+    const struct job *job;
 
     if (r < 0) return r;
     if (!number)
@@ -312,63 +408,5 @@ int engine_relog(struct engine *engine, int64_t now_ms, uint64_t id, struct engi
         return engine_refuse(engine, -EINVAL, "job %llu: payload or result are not its own",
                              (unsigned long long)id);
     }
-    job_says(engine, job, &op.job);
-    op.job.has_payload = true;
-    op.job.payload = payload;
-    op.job.trace = trace;
-    op.job.set.has_result = result.count > 0;
-    op.job.set.result = result;
-    if (op.job.set.has_result) op.job.set.mark = 0;
-    r = write_op(engine, &engine->record, &op);
-    if (r == 0) r = write_errors(engine, &engine->record, id);
-    if (r < 0) {
-        engine->record.count = before;
-        return engine_refuse(engine, r, "there is no memory to log the job again");
-    }
-    /* The row stays as it is, but for where its bytes are. */
-    job->position = POSITION_PENDING;
-    if (op.job.set.has_result) job->mark = POSITION_PENDING;
-    engine->pending[engine->pending_count++] = number;
-    return 0;
-}
-
-/* ---- The whole state ---- */
-
-struct rows {
-    engine_row_fn row;
-    void *arg;
-};
-
-static int give_rows(struct engine *engine, const struct rows *rows, int r)
-{
-    struct writer *slice = &engine->slice;
-    struct reader reader = {.at = slice->bytes + RECORD_HEAD_BYTES_MAX,
-                            .end = slice->bytes + slice->count};
-    const unsigned char *begin = reader.at;
-    struct op op;
-
-    if (r < 0) return r;
-    while (op_read(&reader, &op)) {
-        rows->row(rows->arg, begin, (size_t)(reader.at - begin));
-        begin = reader.at;
-    }
-    assert(!reader.bad);
-    slice->count = RECORD_HEAD_BYTES_MAX;
-    return 0;
-}
-
-int engine_rows(struct engine *engine, engine_row_fn row, void *arg)
-{
-    struct rows rows = {row, arg};
-    int r;
-
-    engine->slice.count = RECORD_HEAD_BYTES_MAX;
-    r = writer_reserve(engine, &engine->slice, 0);
-    if (r == 0) r = give_rows(engine, &rows, write_names(engine, &engine->slice));
-    for (uint32_t at = 1; r == 0 && at < engine->jobs.fresh; at++) {
-        const struct job *job = job_at(engine, at);
-        if (job->state == ENGINE_NO_JOB) continue;
-        r = give_rows(engine, &rows, write_job(engine, &engine->slice, job));
-    }
-    return r;
+    return write_again(engine, number, payload, trace, result);
 }

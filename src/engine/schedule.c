@@ -185,6 +185,7 @@ int engine_zone_set(struct engine *engine, struct engine_slice name, struct engi
     zone->next = engine->zones;
     engine->zones = zone;
     engine->zones_changed = true;
+    engine->zones_at = 0;
     return 0;
 }
 
@@ -414,20 +415,22 @@ int schedule_fire(struct engine *engine, uint32_t number)
 
 int schedules_look_again(struct engine *engine)
 {
-    const struct table *table = &engine->atom_tables[ATOM_SCHEDULE];
-
-    for (uint32_t i = 0; i < table->room; i++) {
-        const struct schedule *schedule;
-        int64_t next_ms;
+    while (engine->zones_at + 1 < engine->atoms[ATOM_SCHEDULE].fresh) {
+        uint32_t number = engine->zones_at + 1;
+        const struct schedule *schedule = schedule_at(engine, number);
+        int64_t next_ms = 0;
         int r;
-        if (!table->slots[i]) continue;
-        schedule = schedule_at(engine, table->slots[i]);
-        if (schedule->next_ms) continue;
-        next_ms = next_after(engine, text_of(schedule), zone_of(schedule), engine->now_ms);
-        if (!next_ms) continue;
-        r = command_begin(engine, 0, 300);
-        if (r < 0) return r;
-        decide_scheduled(engine, table->slots[i], next_ms, schedule->last_id);
+
+        if (schedule->atom.refs > 0 && schedule->next_ms == 0) {
+            next_ms = next_after(engine, text_of(schedule), zone_of(schedule), engine->now_ms);
+        }
+        if (next_ms) {
+            r = command_begin(engine, 0, 300);
+            if (r < 0) return r;
+            decide_scheduled(engine, number, next_ms, schedule->last_id);
+        }
+        engine->zones_at = number;
+        if (next_ms) return 0;
     }
     engine->zones_changed = false;
     return 0;

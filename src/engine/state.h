@@ -38,11 +38,22 @@ struct atom {
     uint32_t refs;
 };
 
+/* Jobs of a queue that have ended, and how many are kept: history.c. */
+struct history {
+    uint32_t root; /* tree by when_ms, then id */
+    uint32_t first, last;
+    uint32_t count;
+    int64_t first_ms; /* when the first one is forgotten; while there is one, in a tree: */
+    uint64_t first_id;
+    struct tree_links timer;
+};
+
 struct queue {
     struct atom atom;
     bool configured; /* said, as the rest of this block */
     bool paused;
     bool draining;
+    bool waits; /* ENGINE_WAIT */
     uint32_t depth_max;
     uint32_t concurrency;
     uint32_t latency_target_ms;
@@ -51,8 +62,7 @@ struct queue {
 
     uint32_t stages; /* first of the list */
     uint32_t dead;   /* tree by id */
-    uint32_t ended;  /* tree by when_ms: what counts as history */
-    uint32_t ended_count;
+    struct history history;
     uint32_t by_state[ENGINE_STATES];
     uint32_t wake_next; /* in the list of queues to wake; itself: the last; 0: in none */
     int64_t opens_ms;   /* when a token comes that a claim asked for; 0: in no tree */
@@ -125,6 +135,7 @@ struct bulk {
     uint32_t next;
     uint32_t failed;
     uint32_t count;
+    uint32_t kept; /* ids: all, or none once it is done */
     uint64_t ids[];
 };
 
@@ -238,6 +249,7 @@ struct engine {
     uint64_t last_token;
     uint64_t last_mark;
     uint64_t last_turn;
+    uint64_t logged_id; /* the last one of a record that was logged */
 
     struct slab jobs;
     struct slab atoms[ATOM_TYPES];
@@ -246,18 +258,24 @@ struct engine {
     struct slab gates;
     struct slab failures;
     struct table job_table;
+    uint64_t highest_id; /* that ever was in it */
+    uint64_t seen_id;    /* who was found last is mostly who is looked for next */
+    uint32_t seen_job;
     struct table atom_tables[ATOM_TYPES];
+    uint32_t seen_atoms[ATOM_TYPES]; /* the same for names; 0: none */
     struct table group_table;
     struct table gate_table;
     struct table holders[2]; /* of unique keys, of idempotency keys: who stands for the key */
     uint32_t keyed[2];       /* jobs that have such a key */
     uint32_t job_timers;
+    uint32_t history_timers; /* queues */
     uint32_t key_timers;
     uint32_t queue_timers;
     uint32_t schedule_timers;
     struct named_zone *zones;
     struct bulk *bulks;
-    bool zones_changed; /* schedules may have waited for one */
+    bool zones_changed; /* schedules may have waited for one: those after zones_at */
+    uint32_t zones_at;
     uint32_t wake_first;
     uint32_t wake_last;
     uint64_t steps;
@@ -269,7 +287,11 @@ struct engine {
     uint32_t *pending;   /* jobs whose record has no position yet */
     uint32_t pending_count;
     uint32_t pending_room;
+    struct engine_hooks hooks;
+    int64_t live_bytes; /* the sum of what hooks.live was told */
     unsigned moves_left;
+    size_t command_at; /* where the command began in the record, and what it was given */
+    size_t command_given;
 };
 
 static inline struct job *job_at(const struct engine *engine, uint32_t job)
@@ -421,27 +443,59 @@ void hold_update(struct engine *engine, uint32_t job);
 /* Who stands for a key of a queue; 0: nobody. */
 uint32_t hold_find(const struct engine *engine, enum hold which, uint32_t queue,
                    struct engine_slice key);
+/* Somebody looks for the job's keys soon. */
+void hold_foresee(const struct engine *engine, const struct job *job);
 /* Whether the job, by its state, keeps others with its key out. */
 bool hold_by_state(const struct engine *engine, enum hold which, const struct job *job);
+
+/* ---- live.c ---- */
+
+/* A row has come to refer to the record with its payload, its result (1), or does no more (-1). */
+void live_job(struct engine *engine, const struct job *job, int sign);
+void live_result(struct engine *engine, const struct job *job, int sign);
+int64_t live_bytes_of(const struct job *job);
+void tell_ended(struct engine *engine, uint64_t id, enum engine_state state);
 
 /* ---- apply.c ---- */
 
 uint32_t job_find(const struct engine *engine, uint64_t id);
+/* The next look for this id finds this job at once. */
+void job_see(const struct engine *engine, uint64_t id, uint32_t job);
 /* When the job's own timer rings; INT64_MAX: never. */
 int64_t job_timer_ms(const struct job *job);
+/* The first to ring, of those that are in history too. */
 uint32_t job_first_timer(const struct engine *engine);
 uint32_t chain_first_held(const struct engine *engine, const struct chain *chain);
-uint32_t queue_first_ended(const struct engine *engine, const struct queue *queue);
 uint32_t queue_next_dead(const struct engine *engine, const struct queue *queue, uint64_t after);
 bool job_is_history(const struct engine *engine, const struct job *job);
 bool state_may_become(enum engine_state from, enum engine_state to);
 int apply_op(struct engine *engine, const struct op *op, uint64_t position);
+/* The row of a job that was written whole: what a patch may change of it. */
+void apply_patch(struct engine *engine, uint32_t number, const struct op_job *op);
 extern const char *const engine_state_names[ENGINE_STATES];
+
+/* ---- history.c ---- */
+
+void history_add(struct engine *engine, uint32_t queue, uint32_t job);
+/* A job of the queue is about to end: who is forgotten for it is. */
+void history_foresee(const struct engine *engine, const struct queue *queue);
+void history_remove(struct engine *engine, uint32_t queue, uint32_t job);
+/* Who is forgotten next, of all queues; 0: nobody. */
+uint32_t history_first_timer(const struct engine *engine);
+/* NULL, or what is wrong. */
+const char *history_check(const struct engine *engine, const struct queue *queue);
 
 /* ---- decide.c: what commands are made of ---- */
 
-/* Begins a command: time, and memory for what it will do. 0 or -ENOMEM. */
-int command_begin(struct engine *engine, int64_t now_ms, size_t bytes);
+/* Begins a command, or a step of a tick: time, and memory for what it will do. `given_bytes` come
+ * from the caller. 0 or -ENOMEM. */
+int command_begin(struct engine *engine, int64_t now_ms, size_t given_bytes);
+/* The command goes on: memory for the next of its jobs, and `bytes` beside. */
+int command_reserve(struct engine *engine, size_t bytes);
+/* What it was given is known only now. */
+int command_give(struct engine *engine, size_t given_bytes);
+/* Its record is within ENGINE_COMMAND_BYTES_MAX: asserted. */
+void command_check(const struct engine *engine);
 /* Decides an operation: into the record, and into the state. Only the first of a command can
  * fail. */
 int command_op(struct engine *engine, const struct op *op);
@@ -472,6 +526,7 @@ void decide_key_tat(struct engine *engine, uint32_t key, int64_t tat);
 void decide_queue_tat(struct engine *engine, uint32_t queue, int64_t tat);
 struct op_key key_says(const struct key *key);
 struct op_queue queue_says(const struct queue *queue);
+enum engine_overflow queue_overflow(const struct engine *engine, const struct queue *queue);
 
 /* ---- schedule.c ---- */
 int apply_schedule(struct engine *engine, const struct op_schedule *op);
@@ -482,7 +537,7 @@ struct op_schedule schedule_says(const struct schedule *schedule);
 uint32_t schedule_first_timer(const struct engine *engine);
 /* Enqueues what is due, and says when it is due again. 0 or -ENOMEM. */
 int schedule_fire(struct engine *engine, uint32_t schedule);
-/* Those that wait for a zone are looked at again. */
+/* The next one that waits for a zone is looked at again. */
 int schedules_look_again(struct engine *engine);
 
 /* ---- bulk.c ---- */
@@ -490,18 +545,32 @@ int apply_bulk(struct engine *engine, const struct op_bulk *op);
 void apply_bulk_at(struct engine *engine, const struct op_bulk *op);
 void apply_bulk_drop(struct engine *engine, uint64_t id);
 void bulks_deinit(struct engine *engine);
-int bulks_write(struct engine *engine, struct writer *writer);
+/* The first one with an id above this, as an operation; its id, 0: there is none, or -ENOMEM. */
+int64_t bulk_write_next(struct engine *engine, struct writer *writer, uint64_t after);
 bool bulk_is_due(const struct engine *engine);
-/* Works on the next few jobs of the oldest. 0 or -ENOMEM. */
+/* Works on the next job of the oldest. 0 or -ENOMEM. */
 int bulk_go_on(struct engine *engine);
 
 /* ---- record.c ---- */
+/* A record begins: what it is written against is what is so now. `says_all`: its head is to have
+ * all counters, also those that none of its operations refers to. */
+void writer_begin(const struct engine *engine, struct writer *writer, bool says_all);
+/* The head, as long as it is, right before the operations. Returns where it begins. */
+size_t put_head(const struct engine *engine, struct writer *writer);
+int write_op(struct engine *engine, struct writer *writer, const struct op *op);
+/* The whole job, with these bytes, into the record: the row needs no older one. 0 or -ENOMEM. */
+int write_again(struct engine *engine, uint32_t number, struct engine_slice payload,
+                struct engine_slice trace, struct engine_slice result);
+/* The errors of a job's runs. */
+int write_errors(struct engine *engine, struct writer *writer, uint64_t id);
 void job_says(const struct engine *engine, const struct job *job, struct op_job *ret_op);
 
 /* ---- batch.c ---- */
 /* A job has joined its batch; a member has ended. */
 void batch_join(struct engine *engine, uint64_t batch);
 void batch_leave(struct engine *engine, uint64_t batch, enum engine_state state);
+/* A member has never been there. */
+void batch_unjoin(struct engine *engine, uint64_t batch);
 /* The job that gathers this batch, open for members; 0: there is none. */
 uint32_t batch_find_open(const struct engine *engine, uint64_t batch);
 

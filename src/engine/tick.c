@@ -87,33 +87,61 @@ static bool schedule_due(const struct engine *engine, uint32_t *ret_schedule)
     return *ret_schedule && schedule_at(engine, *ret_schedule)->next_ms <= engine->now_ms;
 }
 
-int engine_tick(struct engine *engine, int64_t now_ms)
+struct pace {
+    int steps_left;
+    size_t bytes_max;
+};
+
+static bool at_its_end(const struct engine *engine, struct pace *pace)
+{
+    if (engine->record.count - RECORD_HEAD_BYTES_MAX >= pace->bytes_max) return true;
+    return pace->steps_left-- == 0;
+}
+
+/* What jobs, keys and queues are due for. 1: more of it. */
+static int tick_jobs(struct engine *engine, struct pace *pace)
 {
     uint32_t number;
-    int steps = ENGINE_TICK_STEPS;
-    int r = command_begin(engine, now_ms, 100);
+    int r = 0;
 
     while (r >= 0 && job_due(engine, &number)) {
-        if (steps-- == 0) return 1;
+        if (at_its_end(engine, pace)) return 1;
         r = command_begin(engine, 0, 100);
         if (r == 0) r = ring(engine, number);
     }
     while (r >= 0 && key_due(engine, &number)) {
-        if (steps-- == 0) return 1;
+        if (at_its_end(engine, pace)) return 1;
         r = command_begin(engine, 0, 100);
         if (r == 0) open_key(engine, number);
     }
     while (r >= 0 && queue_due(engine, &number)) {
-        if (steps-- == 0) return 1;
+        if (at_its_end(engine, pace)) return 1;
         queue_set_timer_at(engine, number, 0);
         wake_queue(engine, number);
     }
-    if (r >= 0 && engine->zones_changed) r = schedules_look_again(engine);
+    return r < 0 ? r : 0;
+}
+
+int engine_tick(struct engine *engine, int64_t now_ms, size_t bytes_max)
+{
+    struct pace pace = {ENGINE_TICK_STEPS, bytes_max};
+    uint32_t number;
+    int r = command_begin(engine, now_ms, 100);
+
+    if (r == 0) r = tick_jobs(engine, &pace);
+    if (r != 0) return r;
+    while (r >= 0 && engine->zones_changed) {
+        if (at_its_end(engine, &pace)) return 1;
+        r = schedules_look_again(engine);
+    }
     while (r >= 0 && schedule_due(engine, &number)) {
-        if (steps-- == 0) return 1;
+        if (at_its_end(engine, &pace)) return 1;
         r = schedule_fire(engine, number);
     }
-    if (r >= 0 && bulk_is_due(engine)) r = bulk_go_on(engine);
+    for (int i = 0; r >= 0 && i < ENGINE_BULK_CHUNK && bulk_is_due(engine); i++) {
+        if (at_its_end(engine, &pace)) return 1;
+        r = bulk_go_on(engine);
+    }
     if (r < 0) return r;
     return bulk_is_due(engine) ? 1 : 0;
 }

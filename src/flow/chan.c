@@ -55,7 +55,7 @@ static int64_t sample_parked(struct chan *chan)
 
 /* An item that was not stored has been received. Like what follows it returns 0, so that a call
  * which is done may end with it, and needs no frame for what is seldom. */
-static __attribute__((noinline)) int sample_passed(struct chan *chan, int64_t since_ns)
+__attribute__((noinline)) int chan_sample_passed(struct chan *chan, int64_t since_ns)
 {
     sample_chosen(chan);
     if (!chan->metered.meter) return 0;
@@ -86,7 +86,7 @@ static __attribute__((noinline)) int tail_at_mark(struct chan *chan, bool waited
     return 0;
 }
 
-static __attribute__((noinline)) int head_at_mark(struct chan *chan, bool received)
+__attribute__((noinline)) int chan_head_at_mark(struct chan *chan, bool received)
 {
     if (chan->sampled && chan->head == chan->sampled + chan->item_bytes) {
         chan->sampled = NULL;
@@ -112,7 +112,7 @@ static inline void unstore(struct chan *chan, void *item, bool received)
     chan_copy_item(chan, item, chan->head);
     chan->head += chan->item_bytes;
     chan->count--;
-    if (__builtin_expect(chan->head == chan->head_mark, 0)) (void)head_at_mark(chan, received);
+    if (__builtin_expect(chan->head == chan->head_mark, 0)) (void)chan_head_at_mark(chan, received);
 }
 
 /* ---- Contexts of traces, beside the items of a channel that says so ---- */
@@ -210,7 +210,7 @@ static bool hand_over(struct chan *chan, const void *item)
     pass_context(chan, NULL, receiver->task);
     count_accepted(chan);
     count_received(chan);
-    if (__builtin_expect(chan->received >= chan->sample_at, 0)) (void)sample_passed(chan, 0);
+    if (__builtin_expect(chan->received >= chan->sample_at, 0)) (void)chan_sample_passed(chan, 0);
     waiter_wake(receiver, 0);
     return true;
 }
@@ -264,7 +264,7 @@ int chan_take(struct chan *chan, void *item)
             count_accepted(chan);
             count_received(chan);
             if (__builtin_expect(sender->since_ns != 0, 0))
-                (void)sample_passed(chan, sender->since_ns);
+                (void)chan_sample_passed(chan, sender->since_ns);
             waiter_wake(sender, 0);
             return 0;
         }
@@ -312,24 +312,6 @@ static const struct wait_kind wait_send = {
 
 /* ---- The common moves: one worker, nothing to count ---- */
 
-/* Whether the first of a queue waits for this alone, and items are words. */
-static inline bool waits_alone(const struct chan *chan, const struct list *queue)
-{
-    const struct waiter *first = container_of(queue->next, struct waiter, node);
-    return queue->next != queue && chan->item_bytes == sizeof(uint64_t) && !first->group;
-}
-
-/* Take that one out. It need not point at itself, since nobody takes it out again: it is woken
- * at once. */
-static inline struct waiter *pop_alone(struct list *queue)
-{
-    struct list *node = queue->next;
-
-    queue->next = node->next;
-    node->next->prev = queue;
-    return container_of(node, struct waiter, node);
-}
-
 /* Moves of single words, each as send_limit, recv_limit or waits_alone allows it. They return 0. */
 
 static inline int store_word(struct chan *chan, const void *item, uint32_t count)
@@ -339,45 +321,19 @@ static inline int store_word(struct chan *chan, const void *item, uint32_t count
     memcpy(tail, item, sizeof(uint64_t));
     tail += sizeof(uint64_t);
     chan->tail = tail;
-    chan->count = ++count;
-    if (count > chan->depth_max) chan->depth_max = count;
+    chan->count = count + 1; /* there have been so many before: chan_set_limits */
     if (__builtin_expect(tail != chan->tail_mark, 1)) return 0;
     return tail_at_mark(chan, false);
 }
 
-static inline int take_word(struct chan *chan, void *item, uint32_t left)
-{
-    unsigned char *head = chan->head;
-
-    memcpy(item, head, sizeof(uint64_t));
-    head += sizeof(uint64_t);
-    chan->head = head;
-    chan->count = left;
-    chan->received++;
-    if (__builtin_expect(head != chan->head_mark, 1)) return 0;
-    return head_at_mark(chan, true);
-}
-
 static inline int give_word(struct chan *chan, struct worker *worker, const void *item)
 {
-    struct waiter *receiver = pop_alone(&chan->receivers);
+    struct waiter *receiver = chan_pop_alone(&chan->receivers);
 
     memcpy(receiver->item, item, sizeof(uint64_t));
     task_wake_here(worker, receiver->task);
     if (__builtin_expect(++chan->received < chan->sample_at, 1)) return 0;
-    return sample_passed(chan, 0);
-}
-
-static inline int fetch_word(struct chan *chan, struct worker *worker, void *item)
-{
-    struct waiter *sender = pop_alone(&chan->senders);
-    int64_t since_ns = sender->since_ns; /* its memory is its own again once it is woken */
-
-    memcpy(item, sender->item, sizeof(uint64_t));
-    task_wake_here(worker, sender->task);
-    chan->received++;
-    if (__builtin_expect(since_ns == 0, 1)) return 0;
-    return sample_passed(chan, since_ns);
+    return chan_sample_passed(chan, 0);
 }
 
 /* Receivers wait only while nothing is stored, senders only while there
@@ -385,31 +341,34 @@ static inline int fetch_word(struct chan *chan, struct worker *worker, void *ite
 bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *item)
 {
     struct waiter *receiver;
+    bool stored = false;
 
     if (chan->count < chan->send_limit) return store_word(chan, item, chan->count) == 0;
-    if (waits_alone(chan, &chan->receivers)) return give_word(chan, worker, item) == 0;
+    if (chan_waits_alone(chan, &chan->receivers)) return give_word(chan, worker, item) == 0;
     if (__builtin_expect(!list_empty(&chan->receivers), 0)) {
         receiver = waiter_pop(&chan->receivers);
         if (__builtin_expect(receiver != NULL, 1)) {
             chan_copy_item(chan, receiver->item, item);
             if (__builtin_expect(++chan->received >= chan->sample_at, 0)) {
-                (void)sample_passed(chan, 0);
+                (void)chan_sample_passed(chan, 0);
             }
             waiter_wake_here(worker, receiver);
             return true;
         }
     }
+    if (chan->count < chan->capacity) {
+        store(chan, item, false);
+        stored = true;
+    }
     chan_set_limits(chan);
-    if (chan->count >= chan->capacity) return false;
-    store(chan, item, false);
-    return true;
+    return stored;
 }
 
 bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item)
 {
     struct waiter *sender;
 
-    if (chan->count - 1 < chan->recv_limit) return take_word(chan, item, chan->count - 1) == 0;
+    if (chan->count - 1 < chan->recv_limit) return chan_take_word(chan, item, chan->count - 1) == 0;
     if (chan->count > 0) {
         unstore(chan, item, true);
         chan->received++;
@@ -417,13 +376,14 @@ bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item)
         chan_set_limits(chan);
         return true;
     }
-    if (waits_alone(chan, &chan->senders)) return fetch_word(chan, worker, item) == 0;
+    if (chan_waits_alone(chan, &chan->senders)) return chan_fetch_word(chan, worker, item) == 0;
     if (list_empty(&chan->senders)) return false;
     sender = waiter_pop(&chan->senders);
     if (!sender) return false;
     chan_copy_item(chan, item, sender->item);
     chan->received++;
-    if (__builtin_expect(sender->since_ns != 0, 0)) (void)sample_passed(chan, sender->since_ns);
+    if (__builtin_expect(sender->since_ns != 0, 0))
+        (void)chan_sample_passed(chan, sender->since_ns);
     waiter_wake_here(worker, sender);
     return true;
 }
@@ -477,13 +437,13 @@ static int reject(struct chan *chan)
     return WEIR_EOVERLOAD;
 }
 
-/* `chan` is what the end names, or NULL. */
+/* `chan` is what the end names, or NULL: that was not looked up, or it names nothing. */
 static __attribute__((noinline)) int send_slowly(struct chan *chan, weir_tx *tx, const void *item)
 {
     struct task *self = task_self();
     int r;
 
-    if (__builtin_expect(!chan, 0)) flow_misused(tx, "sending end", "weir_tx_send");
+    if (__builtin_expect(!chan, 0)) chan = chan_of_tx(tx, "weir_tx_send");
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_tx_send");
     r = chan_enter(self, chan, tx, HANDLE_TX);
     if (__builtin_expect(r < 0, 0)) return r;
@@ -507,7 +467,6 @@ static SWITCH_RETURNS SWITCH_UNGUARDED int send_wait_here(struct chan *chan, str
     struct waiter waiter WEIR_UNINITIALIZED_;
     int r;
 
-    if (__builtin_expect(chan->overflow != WEIR_WAIT, 0)) return reject(chan);
     waiter_init(&waiter, self, &chan->object, (void *)(uintptr_t)item, sample_parked(chan));
     chan_add_sender(chan, &waiter);
     r = task_park_here(atom_load(&self->home), self, &wait_send, &waiter);
@@ -519,13 +478,14 @@ static __attribute__((noinline)) int send_here(struct chan *chan, struct task *s
                                                const void *item)
 {
     if (chan_send_at_once(worker_self(), chan, item)) return 0;
+    if (__builtin_expect(chan->overflow != WEIR_WAIT, 0)) return reject(chan);
     return send_wait_here(chan, self, item);
 }
 
 int weir_tx_send(weir_tx *tx, const void *item)
 {
     struct task *self = task_self();
-    struct chan *chan = handle_object(tx, HANDLE_TX);
+    struct chan *chan = handle_object_near(tx, HANDLE_TX);
     uint32_t count;
 
     if (__builtin_expect(!self || !chan || chan->send_plain != CHAN_PLAIN, 0) ||
@@ -535,8 +495,9 @@ int weir_tx_send(weir_tx *tx, const void *item)
     sanitize_release(chan);
     count = chan->count;
     if (__builtin_expect(count < chan->send_limit, 1)) return store_word(chan, item, count);
-    if (waits_alone(chan, &chan->receivers)) return give_word(chan, atom_load(&self->home), item);
-    if (count >= chan->capacity && list_empty(&chan->receivers)) {
+    if (chan_waits_alone(chan, &chan->receivers))
+        return give_word(chan, atom_load(&self->home), item);
+    if (count >= chan->wait_from && list_empty(&chan->receivers)) {
         return send_wait_here(chan, self, item);
     }
     return send_here(chan, self, item);
@@ -647,13 +608,13 @@ static int recv_wait(struct chan *chan, struct task *self, void *item)
     return __builtin_expect(r < 0, 0) ? meter_interrupted(meter, CHAN_TIMEOUTS, r) : r;
 }
 
-/* `chan` is what the end names, or NULL. */
+/* `chan` is what the end names, or NULL: that was not looked up, or it names nothing. */
 static __attribute__((noinline)) int recv_slowly(struct chan *chan, weir_rx *rx, void *ret_item)
 {
     struct task *self = task_self();
     int r;
 
-    if (__builtin_expect(!chan, 0)) flow_misused(rx, "receiving end", "weir_rx_recv");
+    if (__builtin_expect(!chan, 0)) chan = chan_of_rx(rx, "weir_rx_recv");
     if (__builtin_expect(!self, 0)) return refuse_no_task("weir_rx_recv");
     r = chan_enter(self, chan, rx, HANDLE_RX);
     if (__builtin_expect(r < 0, 0)) return r;
@@ -697,7 +658,7 @@ static __attribute__((noinline)) int recv_here(struct chan *chan, struct task *s
 int weir_rx_recv(weir_rx *rx, void *ret_item)
 {
     struct task *self = task_self();
-    struct chan *chan = handle_object(rx, HANDLE_RX);
+    struct chan *chan = handle_object_near(rx, HANDLE_RX);
     uint32_t left;
 
     if (__builtin_expect(!self || !chan || chan->recv_plain != CHAN_PLAIN, 0) ||
@@ -706,9 +667,9 @@ int weir_rx_recv(weir_rx *rx, void *ret_item)
     }
     sanitize_acquire(chan);
     left = chan->count - 1;
-    if (__builtin_expect(left < chan->recv_limit, 1)) return take_word(chan, ret_item, left);
-    if (chan->count == 0 && waits_alone(chan, &chan->senders)) {
-        return fetch_word(chan, atom_load(&self->home), ret_item);
+    if (__builtin_expect(left < chan->recv_limit, 1)) return chan_take_word(chan, ret_item, left);
+    if (chan->count == 0 && chan_waits_alone(chan, &chan->senders)) {
+        return chan_fetch_word(chan, atom_load(&self->home), ret_item);
     }
     return recv_here(chan, self, rx, ret_item);
 }

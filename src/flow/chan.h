@@ -52,6 +52,7 @@ struct chan {
     unsigned char *tail_mark; /* where the tail wraps, or an item may be measured */
     uint32_t item_bytes;
     uint32_t capacity;   /* 0: a rendezvous */
+    uint32_t wait_from;  /* a send waits if so many are there: the capacity, unless it is refused */
     uint32_t send_limit; /* a word is stored at once while fewer are there: chan_set_limits */
     uint32_t recv_limit; /* a word is taken at once while fewer are left after it */
     uint32_t count;
@@ -198,6 +199,57 @@ int chan_take(struct chan *chan, void *item);
 bool chan_send_at_once(struct worker *worker, struct chan *chan, const void *item);
 bool chan_recv_at_once(struct worker *worker, struct chan *chan, void *item);
 
+/* The head is at its mark: wrap, and measure. Returns 0, so that a call may end with it. */
+int chan_head_at_mark(struct chan *chan, bool received);
+
+/* There, and if recv_limit allows it: take a word, after which `left` are stored. Returns 0. */
+static inline int chan_take_word(struct chan *chan, void *item, uint32_t left)
+{
+    unsigned char *head = chan->head;
+
+    memcpy(item, head, sizeof(uint64_t));
+    head += sizeof(uint64_t);
+    chan->head = head;
+    chan->count = left;
+    chan->received++;
+    if (__builtin_expect(head != chan->head_mark, 1)) return 0;
+    return chan_head_at_mark(chan, true);
+}
+
+/* An item that was not stored has been received; 0: its wait is not measured. Returns 0. */
+int chan_sample_passed(struct chan *chan, int64_t since_ns);
+
+/* Whether the first of a queue waits for this alone, and items are words. */
+static inline bool chan_waits_alone(const struct chan *chan, const struct list *queue)
+{
+    const struct waiter *first = container_of(queue->next, struct waiter, node);
+    return queue->next != queue && chan->item_bytes == sizeof(uint64_t) && !first->group;
+}
+
+/* Take that one out. It need not point at itself, since nobody takes it out again: it is woken
+ * at once. */
+static inline struct waiter *chan_pop_alone(struct list *queue)
+{
+    struct list *node = queue->next;
+
+    queue->next = node->next;
+    node->next->prev = queue;
+    return container_of(node, struct waiter, node);
+}
+
+/* There, if nothing is stored and waits_alone says so: take the word of who waits. Returns 0. */
+static inline int chan_fetch_word(struct chan *chan, struct worker *worker, void *item)
+{
+    struct waiter *sender = chan_pop_alone(&chan->senders);
+    int64_t since_ns = sender->since_ns; /* its memory is its own again once it is woken */
+
+    memcpy(item, sender->item, sizeof(uint64_t));
+    task_wake_here(worker, sender->task);
+    chan->received++;
+    if (__builtin_expect(since_ns == 0, 1)) return 0;
+    return chan_sample_passed(chan, since_ns);
+}
+
 /* Parts of the above. The lock is held; on a worker. */
 void chan_unstore(struct chan *chan, void *item); /* the oldest item, which is dropped */
 void chan_settle(struct chan *chan);              /* stored items to receivers that wait */
@@ -229,8 +281,10 @@ static inline int chan_enter(struct task *self, const struct chan *chan, const v
 static inline void chan_set_limits(struct chan *chan)
 {
     bool words = chan->item_bytes == sizeof(uint64_t);
+    /* Not more than there have been: so that is not looked at by each of them. */
+    uint32_t room = chan->depth_max < chan->capacity ? chan->depth_max : chan->capacity;
 
-    chan->send_limit = words && list_empty(&chan->receivers) ? chan->capacity : 0;
+    chan->send_limit = words && list_empty(&chan->receivers) ? room : 0;
     chan->recv_limit = words && list_empty(&chan->senders) ? UINT32_MAX : 0;
 }
 
@@ -245,6 +299,7 @@ static inline void chan_set_plain(struct chan *chan)
     if (chan->object.stable.shared) return;
     chan->recv_plain = chan->counts_done || chan->traced ? 0 : CHAN_PLAIN;
     chan->over_or_work = chan->takes_work || chan->closed || chan->tx_count == 0;
+    chan->wait_from = chan->overflow == WEIR_WAIT ? chan->capacity : UINT32_MAX;
     chan->send_plain = sends ? CHAN_PLAIN : 0;
     chan_set_limits(chan);
 }
@@ -253,13 +308,13 @@ static inline void chan_set_plain(struct chan *chan)
 static inline void chan_add_sender(struct chan *chan, struct waiter *waiter)
 {
     list_add_tail(&chan->senders, &waiter->node);
-    chan->recv_limit = 0;
+    if (chan->recv_limit) chan->recv_limit = 0; /* mostly it is: a store is the dearer one */
 }
 
 static inline void chan_add_receiver(struct chan *chan, struct waiter *waiter)
 {
     list_add_tail(&chan->receivers, &waiter->node);
-    chan->send_limit = 0;
+    if (chan->send_limit) chan->send_limit = 0;
 }
 
 /* Abort if the calling thread may not use the channel. */

@@ -306,7 +306,7 @@ static __attribute__((noinline)) int lock_slowly(weir_mutex *handle, uintptr_t p
 int weir_mutex_lock(weir_mutex *handle)
 {
     struct task *self = task_self();
-    weir_mutex *mutex = handle_object(handle, HANDLE_MUTEX);
+    weir_mutex *mutex = handle_object_near(handle, HANDLE_MUTEX);
 
     if (__builtin_expect(!self || !mutex || atom_load(&mutex->word) != MUTEX_FREE, 0) ||
         !task_enter_at_once(self)) {
@@ -342,7 +342,7 @@ static __attribute__((noinline)) void unlock_slowly(weir_mutex *handle)
 void weir_mutex_unlock(weir_mutex *handle)
 {
     const struct task *self = task_self();
-    weir_mutex *mutex = handle_object(handle, HANDLE_MUTEX);
+    weir_mutex *mutex = handle_object_near(handle, HANDLE_MUTEX);
 
     if (__builtin_expect(!self || !mutex || atom_load(&mutex->word) != (uintptr_t)self, 0)) {
         unlock_slowly(handle);

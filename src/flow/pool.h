@@ -51,6 +51,7 @@ struct pool_job {
     void *caller_data; /* what it left in the data goes there, ... */
     size_t bytes;
     int *caller_result;       /* ... and its result there */
+    bool *caller_orphan;      /* ... or that it runs on without its caller; may be NULL */
     struct trace_node *trace; /* in which it runs; its own */
     struct timer grace;       /* on the caller's worker, while it waits although it is cancelled */
 };
@@ -160,6 +161,12 @@ void pool_enqueue(struct pool *pool, struct pool_job *job);
 void pool_remove(struct pool *pool, struct pool_job *job);
 
 /* ---- pool_job.c ---- */
+
+/* weir_pool_run for who has to know, after a cancel, whether the job runs on: then *ret_orphan is
+ * true, and what the data points to is still used by its thread. May be NULL. */
+WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int pool_run(weir_pool *handle, unsigned class_index,
+                                                 weir_pool_fn fn, void *data, size_t bytes,
+                                                 bool *ret_orphan);
 
 void pool_desk_init(struct pool_desk *desk, struct pool *pool, struct worker *worker);
 void pool_desk_deinit(struct pool_desk *desk);

@@ -231,6 +231,7 @@ void pool_desk_deinit(struct pool_desk *desk)
 static void become_orphan(struct pool *pool, struct pool_job *job)
 {
     job->state = JOB_ORPHAN;
+    if (job->caller_orphan) *job->caller_orphan = true; /* it is parked: its stack is there */
     pool->orphan_count++;
     pool->classes[job->class_index].orphaned++;
     callers_left(job->desk, 1);
@@ -371,7 +372,8 @@ static int check_run(const struct pool *pool, unsigned class_index, weir_pool_fn
 }
 
 static __attribute__((noinline)) int run(weir_pool *handle, struct pool *pool, unsigned class_index,
-                                         weir_pool_fn fn, void *data, size_t bytes)
+                                         weir_pool_fn fn, void *data, size_t bytes,
+                                         bool *ret_orphan)
 {
     struct worker *worker = worker_self();
     struct task *self = task_self();
@@ -398,6 +400,7 @@ static __attribute__((noinline)) int run(weir_pool *handle, struct pool *pool, u
     job->caller = self;
     job->caller_data = data;
     job->caller_result = &result;
+    job->caller_orphan = ret_orphan;
     timer_init(&job->grace, grace_over);
     job->queued_ns = worker->kernel->now_ns(worker->kernel);
     job->bytes = bytes;
@@ -418,28 +421,30 @@ static __attribute__((noinline)) int run(weir_pool *handle, struct pool *pool, u
 /* A span of its caller: waiting in the queue, and running. */
 static __attribute__((noinline)) int run_traced(weir_pool *handle, struct pool *pool,
                                                 unsigned class_index, weir_pool_fn fn, void *data,
-                                                size_t bytes)
+                                                size_t bytes, bool *ret_orphan)
 {
     weir_span span __attribute__((cleanup(weir_span_leave)));
     int r;
 
     span_begin(&span, "pool", pool->name, WEIR_SPAN_INTERNAL);
-    r = run(handle, pool, class_index, fn, data, bytes);
+    r = run(handle, pool, class_index, fn, data, bytes, ret_orphan);
     if (r < 0) weir_span_result(r);
     return r;
+}
+
+int pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void *data, size_t bytes,
+             bool *ret_orphan)
+{
+    struct pool *pool = flow_look_up(handle, HANDLE_POOL, "pool", "weir_pool_run");
+
+    if (trace_is_on()) return run_traced(handle, pool, class_index, fn, data, bytes, ret_orphan);
+    return run(handle, pool, class_index, fn, data, bytes, ret_orphan);
 }
 
 int weir_pool_run(weir_pool *handle, unsigned class_index, weir_pool_fn fn, void *data,
                   size_t bytes)
 {
-    struct pool *pool = flow_look_up(handle, HANDLE_POOL, "pool", "weir_pool_run");
-    int r;
-
-    if (trace_is_on()) {
-        r = run_traced(handle, pool, class_index, fn, data, bytes);
-    } else {
-        r = run(handle, pool, class_index, fn, data, bytes);
-    }
+    int r = pool_run(handle, class_index, fn, data, bytes, NULL);
     /* Not a tail call: a task that is parked in here is shown to be in weir_pool_run. */
     __asm__ volatile("");
     return r;

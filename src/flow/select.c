@@ -14,7 +14,9 @@
 #include "base/planted.h"
 #include "flow/chan.h"
 #include "flow/event.h"
+#include "flow/select_order.h"
 #include "flow/wait.h"
+#include "rt/park.h"
 #include "rt/pollable.h"
 #include "rt/timer.h"
 
@@ -43,14 +45,6 @@ struct selection {
 };
 
 enum { SELECT_FEW = 8 }; /* most have no more: their frame is small */
-
-/* The order in which the cases are tried: a shuffle that is made as far as it is needed, since
- * mostly the first is ready. (Going round from a random first would favour the case behind
- * those that are not ready.) */
-struct trial {
-    size_t made;                    /* positions that are decided */
-    uint8_t order[WEIR_SELECT_MAX]; /* filled with the second */
-};
 
 /* ---- Locks ---- */
 
@@ -407,7 +401,7 @@ static const struct wait_kind wait_select_here = {
 
 /* ---- The call ---- */
 
-static inline int check_cases(const weir_case *cases, size_t count, enum weir_select_order order)
+static int check_cases(const weir_case *cases, size_t count, enum weir_select_order order)
 {
     if (count == 0 || count > WEIR_SELECT_MAX) {
         return refuse("select: %zu cases, must be 1 to %d", count, WEIR_SELECT_MAX);
@@ -425,35 +419,18 @@ static inline int check_cases(const weir_case *cases, size_t count, enum weir_se
     return 0;
 }
 
-/* One of `n`: over time each alike often. */
-static inline size_t one_of(struct worker *worker, size_t n, enum weir_select_order order)
-{
-    if (order == WEIR_IN_ORDER || n == 1) return 0;
-    if (worker->kernel->choose) return kernel_choose(worker->kernel, CHOOSE_CASE, (unsigned)n);
-    worker->select_turn = worker->select_turn * 1664525u + 1013904223u;
-    return (size_t)(((uint64_t)worker->select_turn * n) >> 32);
-}
+_Static_assert(WEIR_CASE_UNSET_ < WEIR_CASE_RECV_ && WEIR_CASE_SEND_ < WEIR_CASE_RECV_,
+               "there is nothing to check of the other kinds");
 
-/* The case that is tried in place `i`; places are asked for in order, the first is `first`. */
-static inline size_t trial_at(struct trial *trial, size_t i, size_t first, size_t count,
-                              struct worker *worker, enum weir_select_order order)
+/* Whether check_cases has nothing to say, at a glance. */
+static inline bool only_takes(const weir_case *cases, size_t count, enum weir_select_order order)
 {
-    size_t with;
-    uint8_t held;
+    int kinds = 0; /* negative: one of them comes before the others */
 
-    if (i == 0) return first;
-    if (i < trial->made) return trial->order[i];
-    if (i == 1) {
-        for (size_t k = 0; k < count; k++) trial->order[k] = (uint8_t)k;
-        trial->order[first] = 0;
-        trial->order[0] = (uint8_t)first;
-    }
-    with = i + one_of(worker, count - i, order);
-    held = trial->order[with];
-    trial->order[with] = trial->order[i];
-    trial->order[i] = held;
-    trial->made = i + 1;
-    return held;
+    if (count - 1 >= WEIR_SELECT_MAX || (order != WEIR_FAIR && order != WEIR_IN_ORDER))
+        return false;
+    for (size_t i = 0; i < count; i++) kinds |= (int)cases[i].kind - (int)WEIR_CASE_RECV_;
+    return kinds >= 0;
 }
 
 /* The index of a case that was done at once, `count` if none could be, or an error. */
@@ -583,62 +560,142 @@ static __attribute__((noinline)) int select_many(weir_case *cases, size_t count,
     return select_slowly(&selection, worker_self(), trial, first, order);
 }
 
-/* ---- The only worker, and channels that are plain memory ---- */
-
-/* 1 it was done, 0 it must wait, -1 it takes more. */
-static inline int try_at_once(struct worker *worker, weir_case *c, struct chan **ret_chan)
+/* Tried one after the other, in the order of the trial. */
+static __attribute__((noinline)) int select_tried(weir_case *cases, size_t count, struct task *self,
+                                                  size_t first, enum weir_select_order order)
 {
-    struct chan *chan;
+    struct trial trial WEIR_UNINITIALIZED_;
 
-    if (c->kind == WEIR_CASE_RECV_) {
-        *ret_chan = chan = chan_of_rx(c->object, "weir_select");
-        if (chan->recv_plain != CHAN_PLAIN) return -1;
-        if (chan->count == 0 && list_empty(&chan->senders)) return chan->over_or_work ? -1 : 0;
-        if (!chan_recv_at_once(worker, chan, c->item)) return -1;
-        sanitize_acquire(chan);
-    } else if (c->kind == WEIR_CASE_SEND_) {
-        *ret_chan = chan = chan_of_tx(c->object, "weir_select");
-        if (chan->send_plain != CHAN_PLAIN) return -1;
-        sanitize_release(chan);
-        if (!chan_send_at_once(worker, chan, c->item)) {
-            return chan->overflow == WEIR_WAIT ? 0 : -1;
-        }
-    } else {
-        return -1;
-    }
-    c->result = 0;
-    return 1;
+    trial.made = 0;
+    return count <= SELECT_FEW ? select_few(cases, count, self, &trial, first, order)
+                               : select_many(cases, count, self, &trial, first, order);
 }
 
-/* All were tried so and must wait: nothing has happened since, so that they are not tried again,
- * and there is nothing to lock. `chans` has what each names. */
-static __attribute__((noinline)) int wait_here(weir_case *cases, size_t count, struct task *self,
-                                               struct chan *const *chans)
-{
-    struct waiter waiters[SELECT_FEW] WEIR_UNINITIALIZED_;
-    struct selection selection WEIR_UNINITIALIZED_; /* what wait_select_here needs of it */
-    int r, winner;
+/* ---- The only worker, and channels that are plain memory ---- */
 
-    selection.count = count;
-    selection.locks = &waiters[0].object;
-    selection.group.shared = false;
-    atom_store(&selection.group.winner, GROUP_UNDECIDED);
+/* What the case names, if that is such a channel; else NULL. */
+static inline struct chan *plain_chan(const weir_case *c)
+{
+    struct chan *chan = NULL;
+
+    if (c->kind == WEIR_CASE_RECV_) {
+        chan = handle_object_near(c->object, HANDLE_RX);
+        if (chan && chan->recv_plain != CHAN_PLAIN) return NULL;
+    } else if (c->kind == WEIR_CASE_SEND_) {
+        chan = handle_object_near(c->object, HANDLE_TX);
+        if (chan && chan->send_plain != CHAN_PLAIN) return NULL;
+    }
+    return chan;
+}
+
+/* Without it there is nothing to try. */
+static inline bool may_be_done(const weir_case *c, const struct chan *chan)
+{
+    if (c->kind == WEIR_CASE_RECV_) return chan->count > 0 || !list_empty(&chan->senders);
+    return chan->count < chan->capacity || !list_empty(&chan->receivers);
+}
+
+/* Whether the case waits if it cannot be done, or takes more than that. */
+static inline bool may_wait(const weir_case *c, const struct chan *chan)
+{
+    return c->kind == WEIR_CASE_RECV_ ? !chan->over_or_work : chan->overflow == WEIR_WAIT;
+}
+
+/* False: it cannot be done after all, since who seemed to wait has found something else. */
+static inline bool done_at_once(struct worker *worker, weir_case *c, struct chan *chan)
+{
+    if (c->kind == WEIR_CASE_RECV_) {
+        if (!chan_recv_at_once(worker, chan, c->item)) return false;
+        sanitize_acquire(chan);
+    } else {
+        sanitize_release(chan);
+        if (!chan_send_at_once(worker, chan, c->item)) return false;
+    }
+    c->result = 0;
+    return true;
+}
+
+_Static_assert(WEIR_SELECT_MAX <= 64, "a set of cases is a word, one bit for each");
+
+/* One of the set, as the order has it. */
+static inline size_t one_of_set(struct worker *worker, uint64_t set, enum weir_select_order order)
+{
+    size_t skipped = 0;
+
+    /* Mostly it is one; to count them is a call. */
+    if (set & (set - 1)) skipped = one_of(worker, (size_t)__builtin_popcountll(set), order);
+
+    while (skipped-- > 0) set &= set - 1;
+    return (size_t)__builtin_ctzll(set);
+}
+
+/* The index of a case that was done, `count` if all must wait, -1 if some take more. All are looked
+ * at before one is tried: which of them can be done is not to be foreseen, and a branch for each
+ * would be taken wrongly half of the time. `chans` gets what they name. */
+static inline int try_at_once(weir_case *cases, size_t count, struct chan **chans,
+                              struct worker *worker, enum weir_select_order order)
+{
+    uint64_t set = 0;
+
     for (size_t i = 0; i < count; i++) {
-        struct waiter *waiter = &waiters[i];
-        waiter_init(waiter, self, &chans[i]->object, cases[i].item, 0);
-        waiter->group = &selection.group;
-        waiter->index = (int)i;
+        struct chan *chan = chans[i] = plain_chan(&cases[i]);
+        bool may;
+        if (__builtin_expect(!chan, 0)) return -1;
+        may = may_be_done(&cases[i], chan);
+        if (__builtin_expect(!may_wait(&cases[i], chan), 0) && !may) return -1;
+        set |= (uint64_t)may << i;
+    }
+    while (set != 0) {
+        size_t i = one_of_set(worker, set, order);
+        if (done_at_once(worker, &cases[i], chans[i])) return (int)i;
+        if (!may_wait(&cases[i], chans[i])) return -1;
+        set &= ~(UINT64_C(1) << i);
+    }
+    return (int)count;
+}
+
+/* Put a waiter into the queue of each case. Nothing has happened since they were tried, so that
+ * they are not tried again, and there is nothing to lock. */
+static inline void enlist_here(struct selection *selection, struct waiter *waiters,
+                               const weir_case *cases, size_t count, struct chan *const *chans)
+{
+    selection->count = count;
+    selection->locks = &waiters[0].object;
+    selection->group.shared = false;
+    selection->group.mate_count = (unsigned)count;
+    selection->group.mates = waiters;
+    atom_store(&selection->group.winner, GROUP_UNDECIDED);
+    for (size_t i = 0; i < count; i++) {
+        waiter_init(&waiters[i], selection->task, &chans[i]->object, cases[i].item, 0);
+        waiters[i].group = &selection->group;
+        waiters[i].index = (int)i;
         if (cases[i].kind == WEIR_CASE_RECV_) {
-            chan_add_receiver(chans[i], waiter);
+            chan_add_receiver(chans[i], &waiters[i]);
         } else {
-            chan_add_sender(chans[i], waiter);
+            chan_add_sender(chans[i], &waiters[i]);
         }
     }
-    r = task_park(self, &wait_select_here, &selection);
-    winner = atom_load(&selection.group.winner);
-    for (size_t i = 0; i < count; i++) {
-        if (!list_empty(&waiters[i].node)) list_remove(&waiters[i].node);
+}
+
+/* The first that was chosen cannot be done just now. */
+static SWITCH_RETURNS int select_here(weir_case *cases, size_t count, struct task *self,
+                                      enum weir_select_order order)
+{
+    struct chan *chans[WEIR_SELECT_MAX] WEIR_UNINITIALIZED_;
+    struct waiter waiters[SELECT_FEW] WEIR_UNINITIALIZED_;
+    struct selection selection WEIR_UNINITIALIZED_; /* what wait_select_here needs of it */
+    struct worker *worker = atom_load(&self->home);
+    int r = try_at_once(cases, count, chans, worker, order);
+    int winner;
+
+    if (__builtin_expect(r >= 0 && r < (int)count, 1)) return r;
+    if (r < 0 || count > SELECT_FEW) {
+        return select_tried(cases, count, self, one_of(worker, count, order), order);
     }
+    selection.task = self;
+    enlist_here(&selection, waiters, cases, count, chans);
+    r = task_park_here(worker, self, &wait_select_here, &selection);
+    winner = atom_load(&selection.group.winner); /* who has claimed it has taken the others out */
     if (r < 0) return r;
     cases[winner].result = waiters[winner].result;
     sanitize_acquire(waiters[winner].object);
@@ -656,13 +713,30 @@ static __attribute__((noinline)) int enter_slowly(weir_case *cases, size_t count
     return r < 0 ? r : (int)find_ended(cases, count);
 }
 
-int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
+/* The call has begun, and the first that was chosen cannot be done as weir_select does it. */
+static inline int select_from(weir_case *cases, size_t count, struct task *self, size_t first,
+                              enum weir_select_order order)
+{
+    struct chan *chan = plain_chan(&cases[first]);
+
+    if (__builtin_expect(!chan, 0)) return select_tried(cases, count, self, first, order);
+    if (may_be_done(&cases[first], chan) &&
+        done_at_once(atom_load(&self->home), &cases[first], chan)) {
+        return (int)first;
+    }
+    return select_here(cases, count, self, order);
+}
+
+static __attribute__((noinline)) int select_begun(weir_case *cases, size_t count, struct task *self,
+                                                  size_t first, enum weir_select_order order)
+{
+    return select_from(cases, count, self, first, order);
+}
+
+static __attribute__((noinline)) int select_checked(weir_case *cases, size_t count,
+                                                    enum weir_select_order order)
 {
     struct task *self = task_self();
-    struct chan *chans[WEIR_SELECT_MAX] WEIR_UNINITIALIZED_;
-    struct trial trial WEIR_UNINITIALIZED_;
-    struct worker *worker;
-    size_t first, tried;
     int r;
 
     if (!self) return refuse_no_task("weir_select");
@@ -672,16 +746,44 @@ int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
         r = enter_slowly(cases, count, self);
         if (r != (int)count) return r;
     }
-    worker = atom_load(&self->home);
-    first = one_of(worker, count, order);
-    trial.made = 0;
-    for (tried = 0; tried < count; tried++) {
-        size_t index = trial_at(&trial, tried, first, count, worker, order);
-        r = try_at_once(worker, &cases[index], &chans[index]);
-        if (__builtin_expect(r > 0, 1)) return (int)index;
-        if (r < 0) break;
+    return select_from(cases, count, self, one_of(atom_load(&self->home), count, order), order);
+}
+
+/* The common one: the only worker, no case sends, and the case that is chosen finds a word. What is
+ * rarer is a call at its end, so that this one has no frame. */
+int weir_select(weir_case *cases, size_t count, enum weir_select_order order)
+{
+    struct task *self = task_self();
+    struct chan *chan;
+    uint32_t left;
+    size_t first;
+    weir_case *c;
+
+    if (__builtin_expect(!self || !atom_load(&self->home)->plain, 0) ||
+        __builtin_expect(!only_takes(cases, count, order), 0) || !task_enter_at_once(self)) {
+        return select_checked(cases, count, order);
     }
-    if (tried == count && count <= SELECT_FEW) return wait_here(cases, count, self, chans);
-    return count <= SELECT_FEW ? select_few(cases, count, self, &trial, first, order)
-                               : select_many(cases, count, self, &trial, first, order);
+    first = one_of_plain(atom_load(&self->home), count, order);
+    c = &cases[first];
+    if (__builtin_expect(c->kind != WEIR_CASE_RECV_, 0)) goto begun;
+    chan = handle_object_near(c->object, HANDLE_RX);
+    if (__builtin_expect(!chan || chan->recv_plain != CHAN_PLAIN, 0)) goto begun;
+    left = chan->count - 1;
+    if (left < chan->recv_limit) {
+        sanitize_acquire(chan);
+        c->result = 0;
+        (void)chan_take_word(chan, c->item, left);
+        return (int)first;
+    }
+    if (chan->count == 0 && chan_waits_alone(chan, &chan->senders)) {
+        sanitize_acquire(chan);
+        c->result = 0;
+        (void)chan_fetch_word(chan, atom_load(&self->home), c->item);
+        return (int)first;
+    }
+    if (chan->count == 0 && list_empty(&chan->senders)) {
+        return select_here(cases, count, self, order);
+    }
+begun:
+    return select_begun(cases, count, self, first, order);
 }

@@ -4,7 +4,8 @@
  * object, under the object's lock. Whoever takes it out of the queue, and may claim it,
  * hands over what it waits for and wakes its task, exactly once. A task that waits for
  * one of several things at once (select.c) has a waiter in each queue, all of one group:
- * the first that is claimed decides, and the others are left alone.
+ * the first that is claimed decides, and the others are left alone; or, where there is one worker
+ * and all of them are in queues of channels, taken out by whoever claims.
  *
  *     LINKED ──popped and claimed──▶ woken (its memory may be gone at once)
  *        │ ──popped, another of its group was claimed──▶ left alone
@@ -24,8 +25,10 @@ enum { GROUP_UNDECIDED = -1, GROUP_INTERRUPTED = -2 };
 
 /* The waiters of a task that waits for one of several things. */
 struct wait_group {
-    ATOM(int) winner; /* index of the claimed waiter, or GROUP_* */
-    bool shared;      /* several may try to claim at the same time */
+    ATOM(int) winner;    /* index of the claimed waiter, or GROUP_* */
+    bool shared;         /* several may try to claim at the same time */
+    unsigned mate_count; /* or 0: who is claimed takes the others out, not who claims */
+    struct waiter *mates;
 };
 
 struct waiter {
@@ -45,6 +48,14 @@ static inline bool group_claim(struct wait_group *group, int index)
     if (group->shared) return atom_cas(&group->winner, &undecided, index);
     if (atom_load(&group->winner) != GROUP_UNDECIDED) return false;
     atom_store(&group->winner, index);
+    /* All the others are still in their queues: they have been the only way to claim it. Else each
+     * of those who come next would find one that is of no use to it. */
+    for (int i = 0; i < (int)group->mate_count; i++) {
+        struct list *node = &group->mates[i].node;
+        if (i == index) continue;
+        node->prev->next = node->next;
+        node->next->prev = node->prev;
+    }
     return true;
 }
 

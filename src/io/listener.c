@@ -321,6 +321,77 @@ int weir_listen_sized(size_t spec_bytes, const weir_listen_spec *given,
     return 0;
 }
 
+/* ---- Adopting ---- */
+
+static int ask_option(const struct kernel *kernel, int fd, int name, int *ret_value)
+{
+    socklen_t bytes = sizeof *ret_value;
+    return kernel->getsockopt(kernel, fd, SOL_SOCKET, name, ret_value, &bytes);
+}
+
+/* What it is bound to, if it is a socket that we can accept on. */
+static int check_listening(const struct kernel *kernel, int fd, weir_address *ret_address)
+{
+    int type = 0, listens = 0;
+    int r = ask_option(kernel, fd, SO_TYPE, &type);
+
+    if (r == -ENOTSOCK) return refuse("listen on descriptor %d: it is no socket", fd);
+    if (r == 0) r = ask_option(kernel, fd, SO_ACCEPTCONN, &listens);
+    if (r < 0) return r;
+    if (type != SOCK_STREAM || !listens) {
+        return refuse("listen on descriptor %d: the socket does not listen for streams", fd);
+    }
+    r = address_of_socket(kernel, fd, false, WEIR_TCP, ret_address);
+    if (r == -EAFNOSUPPORT) {
+        return refuse("listen on descriptor %d: the socket is neither TCP nor unix", fd);
+    }
+    return r;
+}
+
+static int adopt_slot(weir_listener *listener, int fd)
+{
+    const struct kernel *kernel = listener->head.runtime->kernel;
+    struct slot *slot = &listener->slots[0];
+    int r = kernel->set_nonblocking(kernel, fd);
+
+    if (r == 0 && listener->address.transport == WEIR_TCP) {
+        r = set_option(kernel, fd, IPPROTO_TCP, TCP_NODELAY);
+    }
+    if (r == 0) r = pollable_new(fd, &slot->pollable);
+    if (r < 0) return r;
+    slot->fd = fd;
+    listener->count = 1;
+    return 0;
+}
+
+int weir_listener_from_fd(int take_fd, weir_listener **ret_listener)
+{
+    struct worker *worker = worker_self();
+    weir_listener *listener;
+    weir_address address;
+    int r;
+
+    if (!worker) return refuse_no_task("weir_listener_from_fd");
+    r = check_listening(worker->kernel, take_fd, &address);
+    if (r < 0) return r;
+    listener = mem_alloc_zeroed(sizeof *listener + sizeof listener->slots[0]);
+    if (!listener) return -ENOMEM;
+    r = io_head_init(&listener->head, HANDLE_LISTENER);
+    if (r < 0) {
+        mem_free(listener);
+        return r;
+    }
+    listener->address = address;
+    listener->lock_fd = -1;
+    r = adopt_slot(listener, take_fd);
+    if (r < 0) {
+        weir_listener_close(listener->head.handle); /* which has no socket */
+        return r;
+    }
+    *ret_listener = listener->head.handle;
+    return 0;
+}
+
 /* ---- Closing and asking ---- */
 
 void weir_listener_close(weir_listener *handle)

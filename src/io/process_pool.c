@@ -528,6 +528,7 @@ static int run_inside(weir_process_pool *pool, struct task *self, struct job *jo
     int r = acquire_ready(pool, self, &helper);
 
     if (r == 0) {
+        job->begun = true;
         r = helper_run(helper, self, job);
         if (r == 0) {
             pool_lock(pool);
@@ -545,14 +546,15 @@ static int run_inside(weir_process_pool *pool, struct task *self, struct job *jo
     return r;
 }
 
-int weir_process_pool_run(weir_process_pool *handle, const void *in, size_t in_bytes, void *out,
-                          size_t out_bytes, weir_job_result *ret_result)
+int process_pool_run(weir_process_pool *handle, const void *in, size_t in_bytes, void *out,
+                     size_t out_bytes, weir_job_result *ret_result, bool *ret_begun)
 {
     struct task *self = task_self();
     weir_process_pool *pool;
     struct job job = {.in = in, .in_bytes = in_bytes, .out = out, .out_bytes = out_bytes};
     int r;
 
+    *ret_begun = false;
     if (!self) return refuse_no_task("weir_process_pool_run");
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
@@ -565,6 +567,7 @@ int weir_process_pool_run(weir_process_pool *handle, const void *in, size_t in_b
     if (r < 0) return r;
     r = run_inside(pool, self, &job);
     leave(pool);
+    *ret_begun = job.begun;
     if (r == 0 && ret_result) *ret_result = job.result;
     return r;
 }

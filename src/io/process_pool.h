@@ -133,8 +133,16 @@ struct job {
     void *out;
     size_t out_bytes;
     weir_job_result result;
+    bool begun; /* a helper has it */
 };
 /* Send the job, read the answer; on failure it is doomed and blamed. */
 int helper_run(struct helper *helper, struct task *self, struct job *job);
+
+/* weir_process_pool_run for who has to know, after a failure, whether a helper may have begun. */
+WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int process_pool_run(weir_process_pool *handle, const void *in,
+                                                         size_t in_bytes, void *out,
+                                                         size_t out_bytes,
+                                                         weir_job_result *ret_result,
+                                                         bool *ret_begun);
 
 #endif

@@ -294,3 +294,11 @@ int helper_run(struct helper *helper, struct task *self, struct job *job)
     }
     return fail(helper, self, r, job_ms, "running a job", why);
 }
+
+int weir_process_pool_run(weir_process_pool *handle, const void *in, size_t in_bytes, void *out,
+                          size_t out_bytes, weir_job_result *ret_result)
+{
+    bool begun;
+
+    return process_pool_run(handle, in, in_bytes, out, out_bytes, ret_result, &begun);
+}

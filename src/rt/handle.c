@@ -7,11 +7,19 @@
 #include "rt/lock.h"
 #include "rt/mem.h"
 
-enum { SERIAL_LOW = (1 << HANDLE_SLOT_SHIFT) - 1, NOTHING_FREE = HANDLES_MAX + 1 };
+enum {
+    SERIAL_LOW = (1 << HANDLE_SLOT_SHIFT) - 1,
+    NOTHING_FREE = HANDLES_MAX + 1,
+    /* Slots beyond the array. Chunks are counted from its beginning, where there are none. */
+    CHUNK_BITS = 12,
+    CHUNK_SLOTS = 1 << CHUNK_BITS,
+    CHUNKS = 1 << (HANDLE_SLOT_BITS - CHUNK_BITS),
+};
 /* Its bits name the last slot. */
 #define KEY_OF_NOTHING UINT64_MAX
 
-ATOM(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
+struct handle_slot handle_slots[HANDLES_NEAR];
+static ATOM(struct handle_slot *) chunks[CHUNKS];
 
 /* Process-wide by nature, see handle.h. The lock covers all of these and the adding and
  * freeing of chunks; it is taken once when a handle is opened and once when it is
@@ -19,36 +27,44 @@ ATOM(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
 static struct {
     struct lock lock;
     unsigned free;   /* index of the first slot that was used and is free, or NOTHING_FREE */
-    unsigned unused; /* from here on the slots of all chunks were never used */
-    unsigned chunk_count;
+    unsigned unused; /* from here on the slots were never used */
+    unsigned count;  /* of slots that there are */
     unsigned users;  /* runtimes */
-    uint64_t serial; /* of the last handle; goes on when the table is freed */
-} table = {.lock = {PTHREAD_MUTEX_INITIALIZER}, .free = NOTHING_FREE};
+    uint64_t serial; /* of the last handle; goes on when the table is emptied */
+} table = {
+    .lock = {PTHREAD_MUTEX_INITIALIZER}, .free = NOTHING_FREE, .unused = 1, .count = HANDLES_NEAR};
 
 static uint64_t key_of(unsigned index, uint64_t serial)
 {
-    return (uint64_t)(index >> HANDLE_SLOT_BITS) << HANDLE_CHUNK_SHIFT |
-           (uint64_t)(index & (HANDLE_CHUNK_SLOTS - 1)) << HANDLE_SLOT_SHIFT |
-           /* Without those that would be the chunk's: it is then as if it began anew. */
-           (serial >> HANDLE_SLOT_SHIFT << HANDLE_SERIAL_SHIFT &
-            ((UINT64_C(1) << HANDLE_CHUNK_SHIFT) - 1)) |
-           (serial & SERIAL_LOW);
+    return serial >> HANDLE_SLOT_SHIFT << HANDLE_SERIAL_SHIFT |
+           (uint64_t)index << HANDLE_SLOT_SHIFT | (serial & SERIAL_LOW);
 }
 
 static unsigned index_of(uint64_t word)
 {
-    return (unsigned)(word >> HANDLE_CHUNK_SHIFT) << HANDLE_SLOT_BITS |
-           ((unsigned)(word >> HANDLE_SLOT_SHIFT) & (HANDLE_CHUNK_SLOTS - 1));
+    return (unsigned)(word >> HANDLE_SLOT_SHIFT) & HANDLES_MAX;
 }
 
+/* NULL: there is none. */
 static struct handle_slot *slot_at(unsigned index)
 {
-    struct handle_slot *chunk = atom_load(&handle_chunks[index >> HANDLE_SLOT_BITS]);
-    return &chunk[index & (HANDLE_CHUNK_SLOTS - 1)];
+    struct handle_slot *chunk;
+
+    if (index < HANDLES_NEAR) return &handle_slots[index];
+    /* Acquired: a word that nobody was given comes after no opening. */
+    chunk = atom_load_acquire(&chunks[index >> CHUNK_BITS]);
+    return chunk ? &chunk[index & (CHUNK_SLOTS - 1)] : NULL;
+}
+
+void *handle_object_far(const void *handle, enum handle_kind kind)
+{
+    unsigned index = index_of((uint64_t)(uintptr_t)handle);
+    struct handle_slot *slot = index < HANDLES_NEAR ? NULL : slot_at(index);
+    return slot ? handle_slot_object(slot, handle, kind) : NULL;
 }
 
 /* The lock is held. The object's place holds the index of the next one. Released: who sees
- * it, or what comes after it, sees that the handle was closed (handle_object). */
+ * it, or what comes after it, sees that the handle was closed (handle_slot_object). */
 static void slot_free(unsigned index)
 {
     atom_store_release(&slot_at(index)->object, (void *)(uintptr_t)table.free);
@@ -58,15 +74,13 @@ static void slot_free(unsigned index)
 /* The lock is held. */
 static int add_chunk(void)
 {
-    unsigned first = table.chunk_count * HANDLE_CHUNK_SLOTS;
     struct handle_slot *chunk;
 
-    if (table.chunk_count == HANDLE_CHUNKS) return -ENFILE;
-    chunk = mem_alloc_zeroed(HANDLE_CHUNK_SLOTS * sizeof *chunk);
+    if (table.count > HANDLES_MAX) return -ENFILE;
+    chunk = mem_alloc_zeroed(CHUNK_SLOTS * sizeof *chunk);
     if (!chunk) return -ENOMEM;
-    atom_store_release(&handle_chunks[table.chunk_count++], chunk);
-    if (first == 0) atom_store(&chunk->key, KEY_OF_NOTHING);
-    table.unused = first == 0 ? 1 : first;
+    atom_store_release(&chunks[table.count >> CHUNK_BITS], chunk);
+    table.count += CHUNK_SLOTS;
     return 0;
 }
 
@@ -80,7 +94,7 @@ static int slot_take(unsigned *ret_index)
         table.free = (unsigned)(uintptr_t)atom_load(&slot_at(table.free)->object);
         return 0;
     }
-    if (table.unused == table.chunk_count * HANDLE_CHUNK_SLOTS) r = add_chunk();
+    if (table.unused == table.count) r = add_chunk();
     if (r == 0) *ret_index = table.unused++;
     return r;
 }
@@ -112,6 +126,7 @@ void handle_close(void *take_handle)
     unsigned index = index_of(word);
     struct handle_slot *slot = slot_at(index);
 
+    assert(slot);
     assert(atom_load(&slot->key) == (word & ~kind));
     atom_store(&slot->key, 0);
     lock_acquire(&table.lock);
@@ -122,23 +137,33 @@ void handle_close(void *take_handle)
 void handles_begin(void)
 {
     lock_acquire(&table.lock);
+    atom_store(&handle_slots[0].key, KEY_OF_NOTHING);
     table.users++;
     lock_release(&table.lock);
+}
+
+/* The lock is held. Handles that nobody has closed name nothing from here on; their objects are
+ * the program's leak, as before. */
+static void empty(void)
+{
+    unsigned near = table.unused < HANDLES_NEAR ? table.unused : HANDLES_NEAR;
+
+    for (unsigned i = 1; i < near; i++) {
+        atom_store(&handle_slots[i].key, 0);
+        atom_store_release(&handle_slots[i].object, NULL);
+    }
+    while (table.count > HANDLES_NEAR) {
+        table.count -= CHUNK_SLOTS;
+        mem_free(atom_exchange(&chunks[table.count >> CHUNK_BITS], NULL));
+    }
+    table.free = NOTHING_FREE;
+    table.unused = 1;
 }
 
 void handles_end(void)
 {
     lock_acquire(&table.lock);
-    if (--table.users == 0) {
-        /* Handles that nobody has closed name nothing from here on; their objects are
-         * the program's leak, as before. */
-        while (table.chunk_count > 0) {
-            ATOM(struct handle_slot *) *chunk = &handle_chunks[--table.chunk_count];
-            mem_free(atom_exchange(chunk, NULL));
-        }
-        table.free = NOTHING_FREE;
-        table.unused = 0;
-    }
+    if (--table.users == 0) empty();
     lock_release(&table.lock);
 }
 
@@ -156,15 +181,12 @@ void handles_forget_in_child(void)
 {
     lock_init(&table.lock);
     /* What the parent had open stays known here, so that it is told from what is closed;
-     * hence the table is not freed any more. What is free is found anew. */
-    table.chunk_count = 0;
-    while (table.chunk_count < HANDLE_CHUNKS && atom_load(&handle_chunks[table.chunk_count])) {
-        table.chunk_count++;
-    }
-    table.users = table.chunk_count > 0;
+     * hence the table is not emptied any more. What is free is found anew. */
+    table.count = HANDLES_NEAR;
+    while (table.count <= HANDLES_MAX && slot_at(table.count)) table.count += CHUNK_SLOTS;
+    table.users = table.unused > 1;
     table.free = NOTHING_FREE;
-    table.unused = table.chunk_count * HANDLE_CHUNK_SLOTS;
-    for (unsigned i = 0; i < table.chunk_count * HANDLE_CHUNK_SLOTS; i++) {
+    for (unsigned i = 1; i < table.unused; i++) {
         if (atom_load(&slot_at(i)->key) == 0) slot_free(i);
     }
 }

@@ -260,6 +260,8 @@ struct kernel {
     int (*shutdown)(const struct kernel *kernel, int fd, int how);
     /* 1: a read would not wait (there is something, or the end, or an error), 0: it would. */
     int (*readable)(const struct kernel *kernel, int fd);
+    /* 1: the other side of the connection sends no more, or it has failed; 0: neither. */
+    int (*ended)(const struct kernel *kernel, int fd);
     /* The descriptor is gone whatever it returns; never -EINTR. */
     int (*close)(const struct kernel *kernel, int fd);
 

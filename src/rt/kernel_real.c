@@ -455,6 +455,16 @@ int real_readable(const struct kernel *kernel, int fd)
     return r < 0 ? -errno : r;
 }
 
+int real_ended(const struct kernel *kernel, int fd)
+{
+    struct pollfd wanted = {.fd = fd, .events = POLLRDHUP};
+    int r = poll(&wanted, 1, 0);
+
+    (void)kernel;
+    if (r < 0) return -errno;
+    return wanted.revents & (POLLRDHUP | POLLHUP | POLLERR) ? 1 : 0;
+}
+
 int real_close(const struct kernel *kernel, int fd)
 {
     (void)kernel;

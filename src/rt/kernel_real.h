@@ -56,6 +56,7 @@ ssize_t real_recvmsg(const struct kernel *kernel, int fd, struct msghdr *message
 ssize_t real_sendmsg(const struct kernel *kernel, int fd, const struct msghdr *message, int flags);
 int real_shutdown(const struct kernel *kernel, int fd, int how);
 int real_readable(const struct kernel *kernel, int fd);
+int real_ended(const struct kernel *kernel, int fd);
 int real_close(const struct kernel *kernel, int fd);
 
 int real_getaddrinfo(const struct kernel *kernel, const char *host, const char *service,
@@ -111,13 +112,14 @@ int real_duplicate(const struct kernel *kernel, int fd);
     .set_nonblocking = real_set_nonblocking, .read = real_read, .readv = real_readv,              \
     .write = real_write, .writev = real_writev, .recv = real_recv, .send = real_send,             \
     .recvmsg = real_recvmsg, .sendmsg = real_sendmsg, .shutdown = real_shutdown,                  \
-    .readable = real_readable, .close = real_close, .getaddrinfo = real_getaddrinfo,              \
-    .freeaddrinfo = real_freeaddrinfo, .open = real_open, .pread = real_pread,                    \
-    .pwrite = real_pwrite, .fsync = real_fsync, .lock_file = real_lock_file, .fstat = real_fstat, \
-    .stat = real_stat, .rename = real_rename, .unlink = real_unlink, .mkdir = real_mkdir,         \
-    .list_directory = real_list_directory, .process_start = real_process_start,                   \
-    .process_signal = real_process_signal, .process_reap = real_process_reap,                     \
-    .duplicate = real_duplicate, .pread_cached = real_pread_cached
+    .readable = real_readable, .ended = real_ended, .close = real_close,                          \
+    .getaddrinfo = real_getaddrinfo, .freeaddrinfo = real_freeaddrinfo, .open = real_open,        \
+    .pread = real_pread, .pwrite = real_pwrite, .fsync = real_fsync, .lock_file = real_lock_file, \
+    .fstat = real_fstat, .stat = real_stat, .rename = real_rename, .unlink = real_unlink,         \
+    .mkdir = real_mkdir, .list_directory = real_list_directory,                                   \
+    .process_start = real_process_start, .process_signal = real_process_signal,                   \
+    .process_reap = real_process_reap, .duplicate = real_duplicate,                               \
+    .pread_cached = real_pread_cached
 
 /* Set a timerfd to an absolute time (INT64_MAX: never; the past: now). */
 int real_timer_set(int timer_fd, int64_t at_ns);

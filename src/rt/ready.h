@@ -72,7 +72,10 @@ static inline void ready_push(struct ready_queue *queue, struct task *task)
 {
     unsigned count = queue->count++;
     if (__builtin_expect(count < READY_RING, 1)) {
-        ready_put(queue, atom_load(&queue->head) + count, task, task->context.sp);
+        unsigned place = (atom_load(&queue->head) + count) % READY_RING;
+        queue->tasks[place] = task;
+        /* Those at the front are not fetched any more. */
+        if (count >= READY_AHEAD) queue->stacks[place] = task->context.sp;
     } else {
         run_queue_push(&queue->list, task);
     }

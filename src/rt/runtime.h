@@ -171,10 +171,18 @@ struct weir_runtime {
     struct stable *free_stables[STABLE_CLASSES];
 };
 
+/* Thread locals that are found without a call: by one look at a table in the shared library, and by
+ * none in a program that has the static one in it. */
+#if defined(__PIC__) && !defined(__PIE__)
+#define THREAD_LOCAL_NEAR __attribute__((tls_model("initial-exec")))
+#else
+#define THREAD_LOCAL_NEAR __attribute__((tls_model("local-exec")))
+#endif
+
 /* The calling thread's worker, or NULL. Inline is safe: a started task never
  * changes its thread, so an address of thread-local storage that the compiler
  * keeps across a switch stays right. */
-extern _Thread_local struct worker *worker_current __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct worker *worker_current THREAD_LOCAL_NEAR;
 static inline struct worker *worker_self(void)
 {
     return worker_current;
@@ -182,7 +190,7 @@ static inline struct worker *worker_self(void)
 
 /* The calling task, or NULL: what the thread's worker has as `current`, one step nearer, since
  * nearly every call of a program begins with it. */
-extern _Thread_local struct task *task_current __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct task *task_current THREAD_LOCAL_NEAR;
 static inline struct task *task_self(void)
 {
     return task_current;

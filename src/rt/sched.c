@@ -34,8 +34,8 @@ enum {
 #define WAIT_NS_MAX INT64_C(1000000000)
 #define TRIM_NS INT64_C(100000000)
 
-_Thread_local struct worker *worker_current __attribute__((tls_model("initial-exec")));
-_Thread_local struct task *task_current __attribute__((tls_model("initial-exec")));
+_Thread_local struct worker *worker_current THREAD_LOCAL_NEAR;
+_Thread_local struct task *task_current THREAD_LOCAL_NEAR;
 
 /* ---- Run queues ---- */
 
@@ -292,7 +292,6 @@ int task_park(struct task *self, const struct wait_kind *kind, void *object)
     self->wait.since_ns = worker->now_ns;
     task_step_state(self, TASK_RUNNING, TASK_PARKED);
     leave(worker, self);
-    self->wait.kind = NULL;
     return self->wake_result;
 }
 

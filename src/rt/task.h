@@ -111,13 +111,15 @@ enum {
 struct task {
     /* The first line: what a switch touches. */
     struct switch_context context; /* where it goes on, while it is parked or ready */
-    struct task *run_next;         /* in a run queue: fresh, or behind the ring of `ready` */
+    /* In a run queue: fresh, or behind the ring of `ready`. Else the task that ran after this one
+     * when it parked last, or any other: a guess of park.h. */
+    struct task *run_next;
     uint8_t state;
-    uint8_t attention; /* top->effective, and ATTENTION_STAYS: task_set_attention */
     uint8_t place;
     bool has_handle;
-    bool ended;      /* covered by the scope's lock, unlike `state` */
-    bool has_extras; /* something of the last line is set */
+    bool ended;        /* covered by the scope's lock, unlike `state` */
+    uint8_t attention; /* top->effective, and ATTENTION_STAYS: task_set_attention */
+    bool has_extras;   /* something of the last line is set */
     uint8_t size_class;
     uint8_t target_worker;
     int budget; /* below 0 if `attention` is not 0: a call looks at this alone */
@@ -205,8 +207,12 @@ static inline void task_set_attention(struct task *task, uint8_t attention)
 /* It runs from here on. */
 static inline void task_renew_budget(struct task *task)
 {
-    task->budget = TASK_BUDGET;
-    if (__builtin_expect(task->attention != 0, 0)) task->budget -= TASK_BUDGET_ATTENTION;
+    if (__builtin_expect(task->attention != 0, 0)) {
+        __asm__(""); /* a branch that is not taken is less than to compute both */
+        task->budget = TASK_BUDGET - TASK_BUDGET_ATTENTION;
+    } else {
+        task->budget = TASK_BUDGET;
+    }
 }
 
 /* Park the running task until task_wake; returns the wake-up's result, or the

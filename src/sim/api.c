@@ -164,3 +164,8 @@ void weir_sim_heal(weir_sim_host *a, weir_sim_host *b)
     host_of(b)->cut_off &= ~(1U << host_of(a)->index);
     sim_net_healed(host_of(a)->sim);
 }
+
+void weir_sim_wall_jump(weir_sim_host *host, int64_t jump_ms)
+{
+    host_of(host)->wall_jump_ns += jump_ms * INT64_C(1000000);
+}

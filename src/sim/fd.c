@@ -124,6 +124,17 @@ static int fd_readable(const struct kernel *kernel, int fd)
     return file->kind->ready(sim, file) & READY_IN ? 1 : 0;
 }
 
+static int fd_ended(const struct kernel *kernel, int fd)
+{
+    struct sim *sim = sim_now_running();
+    const struct sim_file *file = sim_fd_file(sim, fd);
+
+    (void)kernel;
+    if (file == NULL) return -EBADF;
+    if (file->kind->ready == NULL) return 0; /* a file on a disk */
+    return file->kind->ready(sim, file) & READY_BEYOND ? 1 : 0;
+}
+
 static ssize_t fd_readv(const struct kernel *kernel, int fd, const struct iovec *parts, int count)
 {
     struct sim *sim = sim_now_running();
@@ -174,6 +185,7 @@ void sim_fd_fill_table(struct kernel *table)
     table->duplicate = fd_duplicate;
     table->set_nonblocking = fd_set_nonblocking;
     table->readable = fd_readable;
+    table->ended = fd_ended;
     table->read = fd_read;
     table->readv = fd_readv;
     table->write = fd_write;

@@ -209,6 +209,12 @@ int sim_host_begin(struct sim *sim, struct sim_host *host)
     if (r < 0) return r;
     host->kill_wanted = false;
     host->dying = false;
+    /* Or a run with many power cuts would have more mappings than the system allows; unless it is
+     * one of these threads, at its last, that has come to the time of the restart. */
+    if (sim->running && sim->running->host != host) {
+        sim_threads_reclaim(sim, host);
+        sim_memory_reclaim(host);
+    }
     if (!sim_thread_new(sim, host, host_thread, host)) return -ENOMEM;
     host_set_state(host, HOST_STARTING);
     return 0;

@@ -23,7 +23,10 @@ static int64_t table_now_ns(const struct kernel *kernel)
 
 static int64_t table_wall_ns(const struct kernel *kernel)
 {
-    return WALL_BEGIN_NS + sim_of(kernel)->now_ns;
+    const struct sim *sim = sim_of(kernel);
+    int64_t jump_ns = sim->running ? sim_host_running(sim)->wall_jump_ns : 0;
+
+    return WALL_BEGIN_NS + sim->now_ns + jump_ns;
 }
 
 static void table_random(const struct kernel *kernel, void *data, size_t bytes)

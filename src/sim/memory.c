@@ -115,6 +115,29 @@ static void free_all(struct list *blocks)
     list_init(blocks);
 }
 
+/* ---- What is mapped ---- */
+
+struct sim_region {
+    struct sim_region *next;
+    char *memory;
+    size_t bytes;
+    bool stacks;  /* protect was called; else it is memory that must be zero at first */
+    bool guarded; /* the guards are in force */
+    const struct sim_host *host; /* that has mapped it */
+    bool buried;                 /* that has been killed since */
+};
+
+/* There is one run at a time. */
+static struct sim_region *free_regions;
+static struct sim_region *used_regions;
+
+static void regions_bury(const struct sim_host *host)
+{
+    for (struct sim_region *region = used_regions; region; region = region->next) {
+        if (region->host == host) region->buried = true;
+    }
+}
+
 /* ---- The library's ---- */
 
 /* Who pays for it: the host that runs; the world, for what is made between hosts. */
@@ -162,6 +185,7 @@ void sim_memory_bury(struct sim *sim, struct sim_host *host)
     struct list *node;
 
     while ((node = list_pop(&host->blocks))) list_add_tail(&sim->dead_blocks, node);
+    regions_bury(host);
 }
 
 size_t sim_memory_left(const struct sim *sim, size_t *ret_blocks)
@@ -187,19 +211,7 @@ void sim_memory_begin(struct sim *sim)
     mem_override(&allocator);
 }
 
-/* ---- Mappings ---- */
-
-struct sim_region {
-    struct sim_region *next;
-    char *memory;
-    size_t bytes;
-    bool stacks;  /* protect was called; else it is memory that must be zero at first */
-    bool guarded; /* the guards are in force */
-};
-
-/* There is one run at a time. */
-static struct sim_region *free_regions;
-static struct sim_region *used_regions;
+/* ---- Mapping ---- */
 
 static struct sim_region **find_region(struct sim_region **list, const char *memory, size_t bytes)
 {
@@ -232,6 +244,8 @@ static void *table_map(const struct kernel *kernel, size_t bytes)
             return NULL;
         }
     }
+    region->host = sim_host_running(sim);
+    region->buried = false;
     region->next = used_regions;
     used_regions = region;
     return region->memory;
@@ -290,16 +304,30 @@ void sim_memory_fill_table(struct kernel *table)
     table->protect = table_protect;
 }
 
+/* Of a host that was killed: its tasks' frames are gone. */
+static void keep_buried(struct sim_region **list)
+{
+    if ((*list)->stacks) sanitize_stack_unmapped((*list)->memory, (*list)->bytes);
+    keep_region(list);
+}
+
+void sim_memory_reclaim(const struct sim_host *host)
+{
+    struct sim_region **list = &used_regions;
+
+    while (*list) {
+        if ((*list)->buried && (*list)->host == host) {
+            keep_buried(list);
+        } else {
+            list = &(*list)->next;
+        }
+    }
+}
+
 void sim_memory_end(struct sim *sim)
 {
     mem_override(NULL);
-    /* Of hosts that were killed: their tasks' frames are gone. */
-    while (used_regions) {
-        if (used_regions->stacks) {
-            sanitize_stack_unmapped(used_regions->memory, used_regions->bytes);
-        }
-        keep_region(&used_regions);
-    }
+    while (used_regions) keep_buried(&used_regions);
     for (struct sim_region *region = free_regions; region; region = region->next) {
         region->guarded = true;
     }

@@ -172,7 +172,8 @@ static int make_again(struct shortening *shortening)
     return 0;
 }
 
-static void name(struct explore_found *found)
+/* `whole`: how the run ended before it was shortened. */
+static void name(struct explore_found *found, const struct explore_end *whole)
 {
     size_t length = sizeof found->replay;
 
@@ -185,6 +186,7 @@ static void name(struct explore_found *found)
     (void)snprintf(found->replay, sizeof found->replay, "%s", found->words);
     found->path_whole = false;
     found->departures = (size_t)found->departures_before;
+    found->end = *whole; /* what is said is what the name makes again */
 }
 
 int explore_shorten(struct explorer *explorer)
@@ -196,6 +198,7 @@ int explore_shorten(struct explorer *explorer)
         .until_ns = explore_now_ns() + SHORTEN_MS_MAX * INT64_C(1000000),
         .no_step_ms = found->end.hung ? EXPLORE_NO_STEP_AGAIN_MS : EXPLORE_NO_STEP_MS,
     };
+    const struct explore_end whole = found->end;
     int r = 0;
 
     if (found->not_again) {
@@ -216,6 +219,6 @@ int explore_shorten(struct explorer *explorer)
 
 done:
     mem_free(shortening.candidate);
-    name(found);
+    name(found, &whole);
     return r;
 }

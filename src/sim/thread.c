@@ -407,6 +407,7 @@ void sim_threads_kill(struct sim *sim, struct sim_host *host)
     while ((node = list_first(&host->threads))) {
         struct sim_thread *thread = container_of(node, struct sim_thread, host_node);
         list_remove(&thread->host_node);
+        thread->killed = true;
         if (thread->state == SIM_ENDED || thread == sim->running) continue;
         if (thread->state == SIM_RUNNABLE) sim->runnable_count--;
         list_remove(&thread->node);
@@ -415,17 +416,32 @@ void sim_threads_kill(struct sim *sim, struct sim_host *host)
     }
 }
 
+static void thread_free(struct sim *sim, struct sim_thread *thread)
+{
+    list_remove(&thread->node);
+    list_remove(&thread->host_node);
+    sanitize_task_end(&thread->sanitize);
+    stack_keep(thread->stack);
+    sim_free(sim, thread);
+}
+
+void sim_threads_reclaim(struct sim *sim, const struct sim_host *host)
+{
+    struct list *node = sim->dead_threads.next;
+
+    while (node != &sim->dead_threads) {
+        struct sim_thread *thread = container_of(node, struct sim_thread, node);
+        node = node->next;
+        if (thread->killed && thread->host == host) thread_free(sim, thread);
+    }
+}
+
 void sim_threads_free(struct sim *sim)
 {
     struct list *node;
 
     while ((node = list_first(&sim->dead_threads))) {
-        struct sim_thread *thread = container_of(node, struct sim_thread, node);
-        list_remove(&thread->node);
-        list_remove(&thread->host_node);
-        sanitize_task_end(&thread->sanitize);
-        stack_keep(thread->stack);
-        sim_free(sim, thread);
+        thread_free(sim, container_of(node, struct sim_thread, node));
     }
 }
 

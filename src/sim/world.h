@@ -37,6 +37,7 @@ struct sim_thread {
     bool woken;
     unsigned points;       /* that it has passed since it span */
     bool spins;            /* runnable, but it cannot go on before somebody else has had a turn */
+    bool killed;           /* with its host: nobody joins it */
     bool inside;           /* worker level: it is in the simulator, whose atomics are no points */
     const char *waits_for; /* in a word, while it is asleep */
     const void *waits_on;  /* a condition, or a thread whose end it awaits; or NULL */
@@ -65,8 +66,9 @@ struct sim_host {
     _Alignas(16) unsigned char arg_copy[SIM_ARG_BYTES_MAX];
     weir_runtime *runtime; /* HOST_RUNNING */
     struct list threads;
-    struct list blocks; /* memory of the library */
-    uint32_t cut_off;   /* bit i: nothing passes to host i */
+    struct list blocks;   /* memory of the library */
+    uint32_t cut_off;     /* bit i: nothing passes to host i */
+    int64_t wall_jump_ns; /* of its wall clock, in all */
     struct sim_net *net;
     struct sim_disk *disk;
     size_t disk_bytes_max;
@@ -143,6 +145,8 @@ void sim_threads_settle(struct sim *sim, const struct sim_host *host);
 /* The running thread is one that was killed: somebody else goes on. */
 _Noreturn void sim_thread_abandon(struct sim *sim);
 void sim_threads_free(struct sim *sim);
+/* Those of a host that were killed, for others to have their stacks. No thread of it runs. */
+void sim_threads_reclaim(struct sim *sim, const struct sim_host *host);
 void sim_thread_fill_table(struct kernel *table);
 
 /* ---- host.c ---- */
@@ -163,6 +167,8 @@ void sim_host_maybe_killed(struct sim *sim);
 void sim_memory_begin(struct sim *sim);
 /* What a host has allocated is given up, not freed: others may still hold it. */
 void sim_memory_bury(struct sim *sim, struct sim_host *host);
+/* What it had mapped until it was buried, for others to have. No thread of it runs. */
+void sim_memory_reclaim(const struct sim_host *host);
 /* Bytes and blocks that hosts which ended by themselves have left. */
 size_t sim_memory_left(const struct sim *sim, size_t *ret_blocks);
 void sim_memory_end(struct sim *sim);

@@ -50,6 +50,7 @@ static int admit(struct log *log, enum log_use use, uint64_t size)
     if (log->state != LOG_OPEN) return log->error < 0 ? log->error : WEIR_ECLOSED;
     if (log->no_space && use == LOG_FOR_NEW) return -ENOSPC;
     if (log->room_error < 0 && room < need + reserve_of(log, use)) return no_room(log);
+    if (log_is_held_back(log, use, size)) return WEIR_EOVERLOAD;
     return is_too_early(log, use, false) ? no_room(log) : 0;
 }
 
@@ -106,6 +107,18 @@ static int make_way(struct log *log, enum log_use use, uint64_t size)
     return 0;
 }
 
+/* Who takes a job reads what was appended a moment ago: that costs no call of the system. */
+static void keep_recent(struct log *log, const unsigned char *frame, size_t size)
+{
+    uint64_t room = log->spec.recent_bytes;
+    uint64_t at = room > 0 ? log->end & (room - 1) : 0;
+
+    if (size > room - at) return;
+    sanitize_unseen_begin();
+    memcpy(log->recent + at, frame, size);
+    sanitize_unseen_end();
+}
+
 static void put(struct log *log, const struct iovec *parts, int count, size_t bytes, uint16_t tag)
 {
     struct log_buffer *buffer = log->filling;
@@ -124,22 +137,57 @@ static void put(struct log *log, const struct iovec *parts, int count, size_t by
     sanitize_unseen_end();
     frame.data_crc = log_frame_data_crc(log->seed, log->end, data, bytes);
     log_frame_encode(log->seed, log->end, &frame, head);
+    keep_recent(log, head, size);
     buffer->bytes += size;
     log->end += size;
     use_up(log, size);
+}
+
+/* What is left stays at least until the next append: a buffer that is taken to be written leaves an
+ * empty one. Nothing is sure if anything is short. */
+static void note_room(struct log *log)
+{
+    const struct log_buffer *buffer = log->filling;
+    uint64_t room = log->spec.buffer_bytes - buffer->bytes;
+
+    if (room > log->segment_left) room = log->segment_left;
+    if (log->state != LOG_OPEN || log->no_space || log->room_error < 0 ||
+        log->spare_count < LOG_SPARES_RESERVE || log->holding == LOG_HOLDS_WHILE_COMPACTED ||
+        room < LOG_MARK_SIZE)
+        room = LOG_MARK_SIZE;
+    atom_store(&log->room_sure, room - LOG_MARK_SIZE);
+}
+
+/* Room for a record and, since the buffer may be taken meanwhile, for a mark before it. */
+static int keep_room(struct log *log, enum log_use use, uint64_t size)
+{
+    const struct log_buffer *buffer = log->filling;
+    uint64_t need = size + LOG_MARK_SIZE;
+    int r = admit(log, use, size);
+
+    if (r < 0) return r;
+    if (buffer->bytes + need <= log->spec.buffer_bytes && need <= log->segment_left) return 0;
+    if (buffer->bytes == 0) return begin_segment(log, use);
+    log->write_wanted = true;
+    log_wake_committer(log);
+    return WEIR_EOVERLOAD;
 }
 
 static int append_locked(struct log *log, const struct iovec *parts, int count, size_t bytes,
                          const struct log_options *options, struct log_place *ret_place)
 {
     uint64_t size = log_frame_size(bytes);
-    int r = admit(log, options->use, size);
+    int r = options->room_is_kept ? 0 : admit(log, options->use, size);
+
+    if (log->state != LOG_OPEN) return log->error < 0 ? log->error : WEIR_ECLOSED;
 
     if (r == 0) r = make_way(log, options->use, size);
     if (r < 0) return r;
     ret_place->position = log->end;
     put(log, parts, count, bytes, options->tag);
     ret_place->end = log->end;
+    note_room(log);
+    if (options->use == LOG_FOR_COMPACTION) log->compacted_bytes += size;
     if (log->filling->bytes >= log->spec.buffer_bytes / 2) {
         log->write_wanted = true;
         log_wake_committer(log);
@@ -168,9 +216,41 @@ int log_append_now(struct log *log, const struct iovec *parts, int count,
 
     if (r < 0) return r;
     lock_acquire(&log->lock);
+    log_live_locked(log, options->live, options->live_count);
     r = append_locked(log, parts, count, bytes, options, ret_place);
     lock_release(&log->lock);
     return r;
+}
+
+int log_room_now(struct log *log, size_t bytes, enum log_use use)
+{
+    int r;
+
+    if (bytes > log->spec.record_bytes_max) return -EMSGSIZE;
+    if (log_frame_size(bytes) <= atom_load(&log->room_sure)) return 0;
+    lock_acquire(&log->lock);
+    r = keep_room(log, use, log_frame_size(bytes));
+    lock_release(&log->lock);
+    return r;
+}
+
+int log_room(struct log *log, size_t bytes, enum log_use use)
+{
+    struct task *self = task_self();
+    struct log_waiter waiter = {0};
+    int r;
+
+    if (!self) return refuse_no_task("log_room");
+    if (bytes > log->spec.record_bytes_max) return -EMSGSIZE;
+    r = task_enter(self, ENTER_IO);
+    if (r < 0) return r;
+    lock_acquire(&log->lock);
+    r = keep_room(log, use, log_frame_size(bytes));
+    if (r != WEIR_EOVERLOAD) {
+        lock_release(&log->lock);
+        return r;
+    }
+    return log_park(log, log_room_list(log, use, log_frame_size(bytes)), &waiter, &log_wait_room);
 }
 
 int log_append(struct log *log, const struct iovec *parts, int count,
@@ -192,7 +272,8 @@ int log_append(struct log *log, const struct iovec *parts, int count,
             lock_release(&log->lock);
             break;
         }
-        r = log_park(log, &log->starved, &waiter, &log_wait_room);
+        r = log_park(log, log_room_list(log, options->use, log_frame_size(bytes)), &waiter,
+                     &log_wait_room);
         /* A cancel that came while it was on its way back has interrupted nothing. */
         if (r == 0) r = task_interrupted(self, false);
     }

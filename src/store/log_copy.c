@@ -195,6 +195,7 @@ static int check_target(const char *folder)
 int log_copy(struct log *log, const char *folder)
 {
     struct copying copying = {.log = log};
+    struct log_told told = {0};
     int r = check_target(folder);
 
     if (r < 0) return r;
@@ -204,7 +205,9 @@ int log_copy(struct log *log, const char *folder)
     lock_acquire(&log->lock);
     log->pins++;
     copying.end = log->end;
+    log_told_all(&told, &log->held, 0); /* nothing is let go until it is made */
     lock_release(&log->lock);
+    log_told_post(&told);
     r = log_wait(log, copying.end, LOG_SYNCED);
     if (r == 0) {
         lock_acquire(&log->lock);

@@ -19,7 +19,7 @@ enum {
     FOLDER_MODE = 0755,
     FILE_MODE = 0644,
     LOCK_TEXT_BYTES = 128,
-    ZEROES_SYNCED_BYTES = 4 << 20, /* so much is synced at a time, or commits would wait for it */
+    ZEROES_SYNCED_BYTES = 1 << 20, /* so much is synced at a time, or commits would wait for it */
 };
 
 int log_fail(struct log_why *why, int error, const char *format, ...)
@@ -428,7 +428,10 @@ int log_meta_write(const struct log_folder *folder, const struct log_meta *meta,
     if (fd < 0) return fd;
     log_meta_encode(meta, slot);
     r = log_file_write(folder->kernel, fd, slot, sizeof slot, slot_offset(meta->generation));
-    if (r == 0) r = log_file_sync(folder->kernel, fd);
+    if (r == 0) {
+        r = log_file_sync(folder->kernel, fd);
+        if (r == -ENOSPC || r == -EDQUOT) r = -EIO; /* unlike a write's, it is not tried again */
+    }
     if (fd != folder->meta_fd) (void)folder->kernel->close(folder->kernel, fd);
     if (r < 0)
         return log_fail(why, r, "store '%s': write META: %s", folder->path, weir_strerror(r));

@@ -40,7 +40,7 @@ static int take_over(struct log *log, struct log_recovered *found)
     log->meta = found->meta;
     log->seed = log_id_seed(&found->meta.id);
     log->capacity = found->meta.segment_bytes - LOG_HEADER_BYTES;
-    log->end = log->written = log->synced = last->end;
+    log->end = log->written = log->synced = log->batch_end = last->end;
     log->segment_left = log->capacity - (last->end - last->position);
     log->mark_due = found->marked_end != last->end && last->end != LOG_POSITION_FIRST;
     log->number_next = found->number_next;
@@ -110,9 +110,20 @@ static int update_meta(struct log *log, uint64_t sequence)
     meta.generation++;
     meta.sequence = sequence;
     meta.sequence_last = log->segments[log->segment_count - 1]->sequence;
-    log_unlock(log);
-    r = log_meta_write(&log->folder, &meta, &why);
-    log_lock(log);
+    for (;;) {
+        log_unlock(log);
+        r = log_meta_write(&log->folder, &meta, &why);
+        log_lock(log);
+        /* Where writing over takes space, a full disk holds this up, and nothing is let go. */
+        if ((r != -ENOSPC && r != -EDQUOT) || log->state != LOG_OPEN) break;
+        log->meta_waits = true;
+        log_told_all(&told, &log->held, 0); /* nobody waits for that */
+        log_unlock(log);
+        log_told_post(&told);
+        log_lock(log);
+        (void)log_bell_wait(log, &log->keep, bell_after_ms(&log->keep, LOG_RETRY_MS));
+    }
+    log->meta_waits = false;
     if (r < 0) {
         log_stop(log, r, &why, &told);
     } else {
@@ -165,6 +176,7 @@ static void let_go(struct log *log, size_t count) LOCK_UNCHECKED;
 static void let_go(struct log *log, size_t count)
 {
     struct log_told told = {0};
+    size_t all = count;
 
     if (update_meta(log, log->segments[count]->sequence) < 0) return;
     for (; count > 0; count--) {
@@ -180,6 +192,7 @@ static void let_go(struct log *log, size_t count)
     count_what_was_let_go(log);
     /* Who waits for a segment has one now. */
     log_told_all(&told, &log->starved, 0);
+    log_compaction_got_on(log, all, &told);
     log_unlock(log);
     log_told_post(&told);
     log_lock(log);
@@ -214,6 +227,7 @@ static void make_spare(struct log *log)
         if (log->room_error == 0) log->room_when_full = room_left(log);
         log->room_error = r;
         log->room_why = why;
+        atom_store(&log->room_sure, 0);
     }
     log_told_all(&told, &log->starved, 0);
     log_unlock(log);

@@ -15,10 +15,14 @@ static int check_spec(struct log_spec *spec)
     if (spec->segment_bytes == 0) spec->segment_bytes = LOG_SEGMENT_BYTES_DEFAULT;
     if (spec->buffer_bytes == 0) spec->buffer_bytes = LOG_BUFFER_BYTES_DEFAULT;
     if (spec->record_bytes_max == 0) spec->record_bytes_max = LOG_RECORD_BYTES_DEFAULT;
+    if (spec->held_segments == 0) spec->held_segments = LOG_HELD_SEGMENTS;
+    if (spec->held_segments < 0) spec->held_segments = 0;
     if (spec->segment_bytes < LOG_SEGMENT_BYTES_MIN ||
         spec->segment_bytes > LOG_SEGMENT_BYTES_MAX || spec->segment_bytes % LOG_HEADER_BYTES != 0)
         return refuse("log_open: segment_bytes is %" PRIu64 ": it is a multiple of %d, from %d on",
                       spec->segment_bytes, LOG_HEADER_BYTES, LOG_SEGMENT_BYTES_MIN);
+    if (spec->recent_bytes & (spec->recent_bytes - 1))
+        return refuse("log_open: recent_bytes is %zu, no power of two", spec->recent_bytes);
     if (spec->record_bytes_max > LOG_RECORD_BYTES_LIMIT)
         return refuse("log_open: record_bytes_max is %zu, more than %" PRIu32,
                       spec->record_bytes_max, LOG_RECORD_BYTES_LIMIT);
@@ -42,6 +46,7 @@ static void log_free(struct log *log)
             (void)log->kernel->close(log->kernel, log->buffers[i].spare.fd);
         mem_free(log->buffers[i].data);
     }
+    mem_free(log->recent);
     log_folder_close(&log->folder);
     bell_deinit(&log->work);
     bell_deinit(&log->keep);
@@ -62,11 +67,20 @@ static struct log *log_new(const struct log_spec *spec)
     lock_init(&log->lock);
     bell_init(&log->work, log->kernel);
     bell_init(&log->keep, log->kernel);
-    list_init(&log->waiters);
+    for (int what = LOG_WAIT_WRITTEN; what <= LOG_WAIT_SYNCED; what++) {
+        list_init(&log->due[what].list);
+        list_init(&log->later[what].list);
+    }
     list_init(&log->starved);
+    list_init(&log->held);
     list_init(&log->readers);
     list_init(&log->ending);
     log->filling = &log->buffers[0];
+    if (spec->recent_bytes > 0) log->recent = mem_alloc_zeroed(spec->recent_bytes);
+    if (spec->recent_bytes > 0 && !log->recent) {
+        log_free(log);
+        return NULL;
+    }
     for (int i = 0; i < 2; i++) {
         log->buffers[i].data = mem_alloc(spec->buffer_bytes);
         if (!log->buffers[i].data) {
@@ -136,22 +150,30 @@ int log_open(const struct log_spec *given, struct log **ret_log)
     return r;
 }
 
-int log_close(struct log *take_log)
+void log_shut(struct log *log)
 {
-    struct log *log = take_log;
-    struct log_waiter waiter = {0};
     struct log_told told = {0};
-    int r;
 
-    if (!log) return 0;
     lock_acquire(&log->lock);
     if (log->state == LOG_OPEN) log->state = LOG_CLOSING;
+    atom_store(&log->room_sure, 0);
     atom_store(&log->stop, true);
     log_told_all(&told, &log->starved, 0);
+    log_told_all(&told, &log->held, 0);
     bell_ring_all(&log->work);
     bell_ring_all(&log->keep);
     lock_release(&log->lock);
     log_told_post(&told);
+}
+
+int log_close(struct log *take_log)
+{
+    struct log *log = take_log;
+    struct log_waiter waiter = {0};
+    int r;
+
+    if (!log) return 0;
+    log_shut(log);
     await_end(log, true);
     lock_acquire(&log->lock);
     while (log->read_count > 0) {
@@ -174,6 +196,7 @@ void log_figures(struct log *log, struct log_figures *ret_figures)
         .written = log->written,
         .synced = log->synced,
         .segment_count = log->segment_count,
+        .leaving_count = log_leaving_count(log),
         .spare_count = log->spare_count,
         .segment_bytes = log->capacity + LOG_HEADER_BYTES,
         .live_bytes = log->live_bytes,
@@ -181,6 +204,7 @@ void log_figures(struct log *log, struct log_figures *ret_figures)
         .torn_bytes = log->torn_bytes,
         .commits = log->commits,
         .compacted_bytes = log->compacted_bytes,
+        .held_back = log->held_back,
         .room_error = log->room_error,
         .error = log->error,
     };

@@ -1,4 +1,5 @@
-/* log_read.c - one record by its position: from the buffers, or from its segment. */
+/* log_read.c - one record by its position, from the buffers or from its segment; and many at once,
+ * for compaction. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -54,6 +55,28 @@ static bool has(const struct log_buffer *buffer, uint64_t position)
            position - buffer->position + LOG_FRAME_BYTES <= buffer->bytes;
 }
 
+/* From what is kept of the log's end; under the lock. -ENOENT: it is not there. What lies there of
+ * an earlier turn does not decode, since a head's checksum knows its position. */
+static int read_recent(const struct log *log, uint64_t position, void *data, size_t bytes_max,
+                       struct log_record *ret_record)
+{
+    uint64_t room = log->spec.recent_bytes;
+    uint64_t at = room > 0 ? position & (room - 1) : 0;
+    const unsigned char *head;
+    struct log_frame frame;
+
+    if (position >= log->end || log->end - position > room) return -ENOENT;
+    if (room - at < LOG_FRAME_BYTES) return -ENOENT;
+    head = log->recent + at;
+    if (!log_frame_decode(log->seed, position, head, &frame)) return -ENOENT;
+    give(&frame, position, data, ret_record);
+    if (frame.bytes > bytes_max) return -EMSGSIZE;
+    sanitize_unseen_begin();
+    if (frame.bytes > 0) memcpy(data, head + LOG_FRAME_BYTES, frame.bytes);
+    sanitize_unseen_end();
+    return 0;
+}
+
 /* From a segment, of which the caller has a share. */
 static int read_segment(struct log *log, struct log_segment *segment, uint64_t position,
                         uint64_t end, void *data, size_t bytes_max, struct log_record *ret_record)
@@ -107,6 +130,11 @@ int log_read(struct log *log, uint64_t position, void *data, size_t bytes_max,
     r = task_enter(self, ENTER_IO);
     if (r < 0) return r;
     lock_acquire(&log->lock);
+    r = read_recent(log, position, data, bytes_max, ret_record);
+    if (r != -ENOENT) {
+        lock_release(&log->lock);
+        return r;
+    }
     if (has(log->writing, position)) {
         r = read_buffer(log, log->writing, position, data, bytes_max, ret_record);
     } else if (has(log->filling, position)) {
@@ -128,5 +156,35 @@ int log_read(struct log *log, uint64_t position, void *data, size_t bytes_max,
     r = read_segment(log, segment, position, end, data, bytes_max, ret_record);
     log_segment_give_back(log->kernel, segment);
     leave(log);
+    return r;
+}
+
+int log_read_part(struct log *log, uint64_t position, void *data, size_t bytes_max,
+                  size_t *ret_bytes)
+{
+    struct task *self = task_self();
+    struct log_segment *segment;
+    uint64_t left = 0;
+    size_t bytes;
+    int r;
+
+    if (!self) return refuse_no_task("log_read_part");
+    r = task_enter(self, ENTER_IO);
+    if (r < 0) return r;
+    lock_acquire(&log->lock);
+    segment = log_segment_find(log, position);
+    if (segment && position < segment->end) {
+        left = segment->end - position;
+        (void)atom_add(&segment->shares, 1);
+        log->read_count++;
+    }
+    lock_release(&log->lock);
+    if (left == 0) return -ENOENT;
+    bytes = left < bytes_max ? (size_t)left : bytes_max;
+    r = log_segment_read(log, segment, data, bytes,
+                         LOG_HEADER_BYTES + (position - segment->position));
+    log_segment_give_back(log->kernel, segment);
+    leave(log);
+    if (r == 0) *ret_bytes = bytes;
     return r;
 }

@@ -1,5 +1,6 @@
 /* log_wait.c - tasks that wait for the log, and how its threads tell them. */
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -59,29 +60,63 @@ static bool reached(const struct log *log, uint64_t end, enum log_durability dur
     return end <= (durability == LOG_SYNCED ? log->synced : log->written);
 }
 
-void log_tell_reached(struct log *log, struct log_told *told)
+void log_take_due(struct log *log, enum log_wait_for what, struct list *ret_told)
 {
-    struct list *node = list_last(&log->waiters);
+    struct log_queue *due = &log->due[what];
+
+    list_init(ret_told);
+    list_move_all(ret_told, &due->list);
+    log->told_count += due->count;
+    due->count = 0;
+}
+
+void log_tell_taken(struct list *taken)
+{
+    struct log_told told = {0};
 
     /* From the last to the first, since each is put before those of its worker. */
-    while (node && node != &log->waiters) {
-        struct log_waiter *waiter = container_of(node, struct log_waiter, node);
+    log_told_all(&told, taken, 0);
+    log_told_post(&told);
+}
 
-        node = node->prev;
-        if (reached(log, waiter->end, waiter->durability)) log_told_add(told, waiter, 0);
+void log_take_batch(struct log *log)
+{
+    log->batch_end = log->end;
+    for (int what = LOG_WAIT_WRITTEN; what <= LOG_WAIT_SYNCED; what++) {
+        list_move_all(&log->due[what].list, &log->later[what].list);
+        log->due[what].count += log->later[what].count;
+        log->later[what].count = 0;
     }
+}
+
+static struct log_queue *queue_of(struct log *log, uint64_t end, enum log_durability durability)
+{
+    int what = durability == LOG_SYNCED ? LOG_WAIT_SYNCED : LOG_WAIT_WRITTEN;
+
+    return end <= log->batch_end ? &log->due[what] : &log->later[what];
 }
 
 void log_stop(struct log *log, int error, const struct log_why *why, struct log_told *told)
 {
     assert(error < 0);
+    /* Of calls these say that nothing was done, and of leases that they are lost; but this may be
+     * done, and does not pass. */
+    if (log->state == LOG_OPEN &&
+        (error == -ENOSPC || error == -EDQUOT || error == -ENOMEM || error == -ESTALE))
+        error = -EIO;
     if (log->error == 0) {
         log->error = error;
         log->why = *why;
     }
     if (log->state == LOG_OPEN) log->state = LOG_STOPPED;
-    log_told_all(told, &log->waiters, log->error);
+    atom_store(&log->room_sure, 0);
+    for (int what = LOG_WAIT_WRITTEN; what <= LOG_WAIT_SYNCED; what++) {
+        log_told_all(told, &log->due[what].list, log->error);
+        log_told_all(told, &log->later[what].list, log->error);
+        log->due[what].count = log->later[what].count = 0;
+    }
     log_told_all(told, &log->starved, 0); /* they look again, and see it */
+    log_told_all(told, &log->held, 0);
     bell_ring_all(&log->work);
     bell_ring_all(&log->keep);
 }
@@ -109,6 +144,24 @@ static bool abort_wait(struct task *task, void *object)
     return waiting;
 }
 
+/* Who waits for a position that was reached is being told, without the lock. */
+static bool abort_commit(struct task *task, void *object)
+{
+    struct log_waiter *waiter = object;
+    struct log *log = waiter->log;
+    bool waiting;
+
+    (void)task;
+    lock_acquire(&log->lock);
+    waiting = !reached(log, waiter->end, waiter->durability) && !list_empty(&waiter->node);
+    if (waiting) {
+        queue_of(log, waiter->end, waiter->durability)->count--;
+        list_remove(&waiter->node);
+    }
+    lock_release(&log->lock);
+    return waiting;
+}
+
 /* The thread that recovers is asked to stop; it tells the opener when it has. */
 static bool abort_open(struct task *task, void *object)
 {
@@ -131,7 +184,7 @@ static void describe(const void *object, char *text, size_t bytes)
 }
 
 const struct wait_kind log_wait_commit = {
-    .name = "commit", .abort = abort_wait, .describe = describe, .what = WAIT_FOR_THREAD};
+    .name = "commit", .abort = abort_commit, .describe = describe, .what = WAIT_FOR_THREAD};
 const struct wait_kind log_wait_room = {
     .name = "room in the log", .abort = abort_wait, .describe = describe, .what = WAIT_FOR_THREAD};
 const struct wait_kind log_wait_open = {
@@ -152,6 +205,31 @@ int log_park(struct log *log, struct list *list, struct log_waiter *waiter,
     list_add_tail(list, &waiter->node);
     lock_release(&log->lock);
     return task_park(self, kind, waiter);
+}
+
+/* Somebody waits, or will: the committer is told, unless it gathers and more are to come. */
+static void want(struct log *log, uint64_t end, enum log_durability durability)
+{
+    if (durability == LOG_SYNCED && end > log->sync_wanted) log->sync_wanted = end;
+    log->write_wanted = true;
+    if (!log->gathering || log->came_count >= log->told_count) log_wake_committer(log);
+}
+
+/* Nobody waits. The committer is woken once for all that come in the next moments: what is not in
+ * the filling buffer any more is being written. */
+static void want_later(struct log *log, uint64_t end)
+{
+    if (log->write_later || end <= log->batch_end) return;
+    log->write_later = true;
+    if (!log->gathering) log_wake_committer(log);
+}
+
+void log_ask(struct log *log, uint64_t end, enum log_durability durability)
+{
+    lock_acquire(&log->lock);
+    if (durability != LOG_MEMORY && log->error == 0 && !reached(log, end, durability))
+        want(log, end, durability);
+    lock_release(&log->lock);
 }
 
 int log_wait(struct log *log, uint64_t end, enum log_durability durability)
@@ -175,11 +253,15 @@ int log_wait(struct log *log, uint64_t end, enum log_durability durability)
             lock_release(&log->lock);
             return r;
         }
-        if (durability == LOG_SYNCED && end > log->sync_wanted) log->sync_wanted = end;
-        log->write_wanted = true;
-        log_wake_committer(log);
-        if (durability != LOG_MEMORY)
-            return log_park(log, &log->waiters, &waiter, &log_wait_commit);
+        if (durability != LOG_MEMORY) {
+            struct log_queue *queue = queue_of(log, end, durability);
+
+            if (end > log->batch_end) log->came_count++; /* for the batch that is next */
+            want(log, end, durability);
+            queue->count++;
+            return log_park(log, &queue->list, &waiter, &log_wait_commit);
+        }
+        want_later(log, end);
     }
     lock_release(&log->lock);
     return 0;

@@ -28,7 +28,7 @@
 #include "rt/lock.h"
 #include "rt/runtime.h"
 
-enum { METER_NAME_BYTES = 32, METER_VALUES_MAX = 20, METER_HISTOGRAMS_MAX = 2 };
+enum { METER_NAME_BYTES = 64, METER_VALUES_MAX = 20, METER_HISTOGRAMS_MAX = 2 };
 
 enum meter_type {
     METER_COUNTER,   /* only grows; what an object has counted stays when it ends */

@@ -72,7 +72,11 @@ struct trace_shard {
     ATOM(uint64_t) ended, dropped_full, dropped_memory;
 } __attribute__((aligned(64)));
 
+struct text;
 struct trace_file;
+
+/* A batch as one line of OTLP JSON: for the file, and for whoever sends it elsewhere. */
+void trace_request_json(struct text *text, const weir_trace_batch *batch);
 
 struct tracer {
     weir_runtime *runtime;

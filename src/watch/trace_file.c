@@ -168,7 +168,7 @@ static void say_span(struct text *text, const weir_span_data *span, int64_t offs
     text_say(text, "}}");
 }
 
-static void say_request(struct text *text, const weir_trace_batch *batch)
+void trace_request_json(struct text *text, const weir_trace_batch *batch)
 {
     text_say(text, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[");
     say_text_attribute(text, "service.name", batch->service);
@@ -303,7 +303,7 @@ int trace_file_write(void *state, const weir_trace_batch *batch)
     int r;
 
     file->line.used = 0;
-    say_request(&file->line, batch);
+    trace_request_json(&file->line, batch);
     r = file->line.error;
     if (r == 0) r = make_ready(file, file->line.used);
     if (r == 0) r = append(file, file->line.data, file->line.used);

@@ -1,11 +1,13 @@
 /* engine_record_fuzz.c - records from any bytes: what is no record changes nothing; whatever is one
- * leaves an engine that goes on, and whose snapshot is the same state again.
+ * is written again as the same bytes, and leaves an engine that goes on, and whose snapshot is the
+ * same state again.
  *
  * input = records, each with its length before it (2 bytes, little-endian); the last may be shorter
  */
 #include <errno.h>
 #include <string.h>
 
+#include "engine/codec.h"
 #include "engine/engine.h"
 #include "fuzz/fuzz.h"
 
@@ -78,11 +80,47 @@ static void go_on(struct engine *engine)
         if (count > 1) {
             MUST(engine_release(engine, now_ms, claimed[1].id, claimed[1].token, 0) == 0);
         }
-        MUST(engine_tick(engine, now_ms) >= 0);
+        MUST(engine_tick(engine, now_ms, SIZE_MAX) >= 0);
         engine_figures(engine, queue, &figures);
         engine_logged(engine, 7);
         now_ms += 50;
     }
+}
+
+/* There is one way to write each operation. */
+static void check_bytes(const void *bytes, size_t count)
+{
+    struct reader reader = {.at = bytes, .end = (const unsigned char *)bytes + count};
+    struct record_head head;
+    struct op op;
+
+    MUST(head_read(&reader, &head));
+    for (const unsigned char *begin = reader.at; op_read(&reader, &op); begin = reader.at) {
+        size_t room = op_bytes_max(&op);
+        struct writer writer = {malloc(room), 0, room};
+        if (!writer.bytes) break;
+        writer.base = reader.base;
+        op_write(&writer, &op);
+        MUST(writer.count == (size_t)(reader.at - begin) && writer.count <= room);
+        MUST(memcmp(writer.bytes, begin, writer.count) == 0);
+        free(writer.bytes);
+    }
+    MUST(!reader.bad);
+}
+
+/* Who needs a record that was applied: each of them is there. */
+static void check_needed(struct engine *engine, const void *bytes, size_t count, uint64_t position)
+{
+    struct engine_needed_cursor cursor = {0};
+    struct engine_needed needed;
+    struct engine_job job;
+    int r;
+
+    while ((r = engine_record_needed(engine, bytes, count, position, &cursor, &needed)) == 1) {
+        MUST(engine_job_get(engine, needed.id, &job) == 0);
+        MUST(job.position == position || job.result_position == position);
+    }
+    MUST(r == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -104,6 +142,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         r = engine_apply(engine, (char *)copy + 1, count, ++position);
         MUST(r == 0 || r == -EBADMSG);
         if (r < 0) MUST(sum_of(engine) == before && engine_why(engine)[0] != '\0');
+        if (r == 0) check_bytes((char *)copy + 1, count);
+        if (r == 0) check_needed(engine, (char *)copy + 1, count, position);
         free(copy);
         data += count;
         size -= count;

@@ -16,6 +16,7 @@
 
 #include "harness/program.h"
 #include "harness/test.h"
+#include "unit/store/log_test.h"
 
 /* ---- The echo server and its clients ---- */
 
@@ -342,6 +343,30 @@ TEST_WITH(example_resilience_degrades_and_recovers, .timeout_ms = 60000)
     for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) CHECK_CONTAINS(output, says[i]);
 }
 
+/* Twice: what the first run has left is there. */
+TEST_WITH(example_jobs_works_off_its_jobs_and_finds_them_again, .timeout_ms = 60000)
+{
+    static const char *const says[] = {"twice asked for, one job", "welcome, ada@example.org",
+                                       "charge died after 3 attempts: [ECONNREFUSED: the bank",
+                                       "job ended: dead\n"};
+    static char output[PROGRAM_OUTPUT_BYTES];
+    char folder[] = "/tmp/weir-test-XXXXXX";
+    char backup[64];
+
+    CHECK(mkdtemp(folder) != NULL);
+    (void)snprintf(backup, sizeof backup, "%s-backup", folder);
+    for (int round = 0; round < 2; round++) {
+        CHECK_EXIT(
+            test_exec((const char *const[]){example("jobs"), folder, NULL}, output, sizeof output),
+            0, output);
+        for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) CHECK_CONTAINS(output, says[i]);
+    }
+    CHECK_EXIT(test_exec((const char *const[]){example("jobs"), NULL}, output, sizeof output), 2,
+               output);
+    folder_remove_all(folder);
+    folder_remove_all(backup);
+}
+
 /* ---- What the documents show is what is compiled ---- */
 
 /* The next ```c block of a document; NULL at the end. `ret_length` without the fences. */
@@ -406,4 +431,21 @@ TEST(guide_shows_examples_resilience)
         count++;
     }
     CHECK_INT(count, >=, 6);
+}
+
+TEST(guide_shows_examples_jobs)
+{
+    const char *guide = source("docs/guide/jobs.md");
+    const char *program = source("examples/jobs.c");
+    const char *block;
+    size_t length;
+    int count = 0;
+
+    while ((block = next_block(&guide, &length))) {
+        if (!memmem(program, strlen(program), block, length))
+            TEST_FAIL("this block of docs/guide/jobs.md is not in examples/jobs.c:\n%.*s",
+                      (int)length, block);
+        count++;
+    }
+    CHECK_INT(count, >=, 12);
 }

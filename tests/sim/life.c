@@ -296,6 +296,25 @@ SIM_TEST(host_can_be_killed_and_started_at_any_moment, .runs_max = 2000)
     return weir_sleep((int64_t)weir_sim_choose(8));
 }
 
+/* What the lives before have mapped is used again: a process has 65,530 mappings. */
+SIM_TEST(host_can_be_killed_a_thousand_times_in_one_run, .runs_max = 2)
+{
+    weir_sim_host *host;
+
+    memset(&at_first, 0, sizeof at_first);
+    CHECK_OK(weir_sim_host_start(
+        &(weir_sim_host_spec){.name = "other", .fn = live_a_little, .config = &rt_two_workers},
+        &host));
+    for (int i = 0; i < 1000; i++) {
+        CHECK_OK(weir_sleep(2));
+        weir_sim_host_kill(host);
+        CHECK(!weir_sim_host_running(host));
+        memset(&at_first, 0, sizeof at_first);
+        CHECK_OK(weir_sim_host_restart(host));
+    }
+    return weir_sleep(2);
+}
+
 SIM_TEST(there_are_sixteen_hosts_at_most, .runs_max = 10)
 {
     weir_sim_host_spec spec = {.fn = do_nothing};

@@ -40,7 +40,7 @@ void planted_run(const struct planted_case *planted);
     {                                                                                   \
         planted_register(&planted_##bug_);                                              \
     }                                                                                   \
-    TEST_WITH(planted_##bug_##_is_found, .timeout_ms = 60000)                           \
+    TEST_WITH(planted_##bug_##_is_found, .timeout_ms = 300000)                          \
     {                                                                                   \
         planted_run(&planted_##bug_);                                                   \
     }

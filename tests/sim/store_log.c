@@ -38,6 +38,7 @@ static uint64_t newest_position[WRITERS];
 static size_t newest_bytes[WRITERS];
 static const char *wrong;
 static uint64_t replay_last;
+static weir_config config;
 
 void store_log_begin(void *arg)
 {
@@ -49,6 +50,13 @@ void store_log_begin(void *arg)
     starts = 0;
     store = NULL;
     wrong = NULL;
+    config = (weir_config){.workers = 1};
+}
+
+static void begin_wide(void *arg)
+{
+    store_log_begin(arg);
+    config.workers = 2;
 }
 
 static size_t value_make(struct value *value, uint32_t key, uint32_t version)
@@ -81,11 +89,11 @@ static void note(uint32_t key, uint32_t version, uint64_t position, size_t bytes
 {
     if (version < newest[key]) return;
     if (store && newest_bytes[key] > 0)
-        log_live(store, newest_position[key], -(int64_t)newest_bytes[key]);
+        log_live(store, &(struct log_live){newest_position[key], -(int64_t)newest_bytes[key]}, 1);
     newest[key] = version;
     newest_position[key] = position;
     newest_bytes[key] = bytes;
-    if (store) log_live(store, position, (int64_t)bytes);
+    if (store) log_live(store, &(struct log_live){position, (int64_t)bytes}, 1);
 }
 
 static int replay(void *arg, const struct log_record *record)
@@ -203,7 +211,8 @@ static int open_store(void)
     store = log;
     for (int key = 0; key < WRITERS; key++)
         if (newest_bytes[key] > 0)
-            log_live(store, newest_position[key], (int64_t)newest_bytes[key]);
+            log_live(store, &(struct log_live){newest_position[key], (int64_t)newest_bytes[key]},
+                     1);
     return 0;
 }
 
@@ -266,7 +275,8 @@ static int host_main(void *arg)
 int store_log_program(void *arg)
 {
     weir_sim_host *host = NULL;
-    int r = weir_sim_host_start(&(weir_sim_host_spec){.name = "store", .fn = host_main}, &host);
+    int r = weir_sim_host_start(
+        &(weir_sim_host_spec){.name = "store", .fn = host_main, .config = &config}, &host);
 
     (void)arg;
     for (int tries = 0; r == 0 && !is_over && tries < 4000; tries++) {
@@ -308,8 +318,8 @@ SIM_TEST(store_log_keeps_what_it_acknowledged_when_all_goes_wrong, .runs_max = 4
     return store_log_program(arg);
 }
 
-SIM_TEST(store_log_on_two_workers_keeps_what_it_acknowledged, .runs_max = 100,
-         .begin = store_log_begin, .faults = {.kill = 300, .sync_error = 200, .faults_max = 8})
+SIM_TEST(store_log_on_two_workers_keeps_what_it_acknowledged, .runs_max = 100, .begin = begin_wide,
+         .faults = {.kill = 300, .sync_error = 200, .faults_max = 8})
 {
     return store_log_program(arg);
 }

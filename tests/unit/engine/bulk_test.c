@@ -35,12 +35,12 @@ TEST(dead_letters_of_a_class_are_replayed_in_chunks_also_after_a_restart)
     put_dead(engine, 1, "net");
     CHECK_OK(engine_purge(engine, T0, 100));
     CHECK_INT(engine_next_ms(engine), ==, 0);
-    CHECK_INT(engine_tick(engine, T0), ==, 1);
+    CHECK_INT(engine_tick(engine, T0, SIZE_MAX), ==, 1);
     pass_on(engine, other, 1);
     CHECK(state_sum(engine) == state_sum(other));
     CHECK_INT(engine_bulk_list(other, &bulk, 1), ==, 1);
     CHECK_INT(bulk.done, ==, ENGINE_BULK_CHUNK);
-    CHECK_INT(engine_tick(other, T0), ==, 0);
+    CHECK_INT(engine_tick(other, T0, SIZE_MAX), ==, 0);
     CHECK_INT(engine_bulk_list(other, &bulk, 1), ==, 1);
     CHECK(bulk.id == id && bulk.done == 100 && bulk.count == 100 && bulk.failed == 1);
     CHECK_OK(engine_figures(other, slice("q"), &figures));
@@ -80,13 +80,67 @@ TEST(jobs_with_tags_are_cancelled_and_purged_by_filter)
         CHECK_OK(engine_apply(restored, bytes, count, 1));
     } while (more);
     CHECK(state_sum(engine) == state_sum(restored));
-    CHECK_INT(engine_tick(restored, T0), ==, 0);
+    CHECK_INT(engine_tick(restored, T0, SIZE_MAX), ==, 0);
     CHECK_INT(state_of(restored, 2), ==, ENGINE_CANCELLED);
     CHECK_INT(state_of(restored, 1), ==, ENGINE_READY);
     filter.states = ENGINE_STATE_BIT(ENGINE_CANCELLED);
     CHECK_INT(engine_bulk_begin(restored, T0, &filter, ENGINE_ACTION_PURGE, &id), ==, 3);
-    CHECK_INT(engine_tick(restored, T0), ==, 0);
+    CHECK_INT(engine_tick(restored, T0, SIZE_MAX), ==, 0);
     CHECK_INT(state_of(restored, 2), ==, ENGINE_NO_JOB);
     engine_close(engine);
+    engine_close(restored);
+}
+
+/* What is done is a line without its ids, and few of these lines are kept. */
+TEST(sets_that_are_done_take_no_memory_and_the_oldest_go)
+{
+    enum { JOBS = 1000, SETS = ENGINE_BULKS_DONE_MAX + 3 };
+    struct engine *engine = helper_open(), *other = helper_open(), *restored = helper_open();
+    struct engine_filter filter = dead_of_class("net"), none = dead_of_class("none");
+    struct engine_bulk bulks[SETS + 1];
+    struct engine_cursor cursor = {0};
+    const void *bytes;
+    size_t before, count;
+    uint64_t id, first = 0;
+    int more;
+
+    put_dead(engine, JOBS, "net");
+    CHECK_INT(engine_bulk_begin(engine, T0, &filter, ENGINE_ACTION_REPLAY, &first), ==, JOBS);
+    pass_on(engine, other, 1);
+    before = engine_memory_used(engine);
+    while (engine_next_ms(engine) == 0) {
+        CHECK_OK(engine_tick(engine, T0, SIZE_MAX));
+        pass_on(engine, other, 1);
+    }
+    CHECK_INT(engine_memory_used(engine) + JOBS * sizeof(uint64_t) / 2, <=, before);
+    for (int i = 1; i < SETS; i++) {
+        CHECK_INT(engine_bulk_list(engine, bulks, SETS), ==,
+                  i < ENGINE_BULKS_DONE_MAX ? i : ENGINE_BULKS_DONE_MAX);
+        CHECK_INT(engine_bulk_begin(engine, T0, &none, ENGINE_ACTION_PURGE, &id), ==, 0);
+    }
+    CHECK_INT(engine_bulk_list(engine, bulks, SETS), ==, ENGINE_BULKS_DONE_MAX);
+    CHECK_INT(bulks[0].id, ==, id);
+    for (int i = 0; i < ENGINE_BULKS_DONE_MAX; i++) CHECK(bulks[i].id > first);
+    /* One that is not done stays, however many are. */
+    put_dead(engine, 1, "net");
+    CHECK_INT(engine_bulk_begin(engine, T0, &filter, ENGINE_ACTION_REPLAY, &first), ==, 1);
+    for (int i = 0; i < SETS; i++) {
+        CHECK_INT(engine_bulk_begin(engine, T0, &none, ENGINE_ACTION_PURGE, &id), ==, 0);
+    }
+    CHECK_INT(engine_bulk_list(engine, bulks, SETS), ==, ENGINE_BULKS_DONE_MAX + 1);
+    CHECK_INT(bulks[ENGINE_BULKS_DONE_MAX].id, ==, first);
+    CHECK_INT(engine_tick(engine, T0, SIZE_MAX), ==, 0);
+    CHECK_INT(engine_bulk_list(engine, bulks, SETS), ==, ENGINE_BULKS_DONE_MAX);
+    CHECK_INT(bulks[ENGINE_BULKS_DONE_MAX - 1].id, >, first);
+    pass_on(engine, other, 1);
+    CHECK(state_sum(engine) == state_sum(other));
+    do {
+        more = engine_snapshot(engine, &cursor, 0, &bytes, &count);
+        CHECK_OK(more);
+        CHECK_OK(engine_apply(restored, bytes, count, 1));
+    } while (more);
+    CHECK(state_sum(engine) == state_sum(restored));
+    engine_close(engine);
+    engine_close(other);
     engine_close(restored);
 }

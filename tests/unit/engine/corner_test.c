@@ -121,7 +121,7 @@ TEST(a_unique_key_is_not_given_twice_after_a_snapshot_and_its_log)
     keep(engine, &kept);
     CHECK_OK(ack(engine, T0 + 2, &claimed));
     keep(engine, &kept);
-    CHECK_INT(engine_dead_replay(engine, T0 + 3, first, NULL), ==, ENGINE_READY);
+    CHECK_INT(engine_dead_replay(engine, T0 + 3, first, NULL, slice("")), ==, ENGINE_READY);
     keep(engine, &kept);
     other = restore(engine, &kept);
     CHECK(state_sum(engine) == state_sum(other));
@@ -187,9 +187,9 @@ TEST(a_queue_with_a_rate_is_woken_when_its_next_token_comes)
     wakes(engine);
     CHECK_INT(take(engine, T0 + 1, "q").id, ==, 0);
     CHECK_INT(engine_next_ms(engine), ==, T0 + 50);
-    CHECK_INT(engine_tick(engine, T0 + 49), ==, 0);
+    CHECK_INT(engine_tick(engine, T0 + 49, SIZE_MAX), ==, 0);
     CHECK_INT(wakes(engine), ==, 0);
-    CHECK_INT(engine_tick(engine, T0 + 50), ==, 0);
+    CHECK_INT(engine_tick(engine, T0 + 50, SIZE_MAX), ==, 0);
     CHECK_INT(wakes(engine), ==, 1);
     CHECK_INT(take(engine, T0 + 50, "q").id, ==, 2);
     CHECK_INT(wakes(engine), ==, 0);
@@ -229,10 +229,10 @@ TEST(a_lease_that_is_lost_is_counted_once_whatever_memory_there_is)
     put(engine, T0, &spec);
     CHECK_INT(take(engine, T0, "q").id, ==, 1);
     test_fail_alloc_at(1);
-    r = engine_tick(engine, T0 + 100);
+    r = engine_tick(engine, T0 + 100, SIZE_MAX);
     test_fail_alloc_at(0);
     CHECK_INT(r, ==, -ENOMEM);
-    CHECK_OK(engine_tick(engine, T0 + 100));
+    CHECK_OK(engine_tick(engine, T0 + 100, SIZE_MAX));
     CHECK_OK(engine_figures(engine, slice("q"), &figures));
     CHECK_INT(figures.lost, ==, 1);
     engine_close(engine);
@@ -253,7 +253,7 @@ TEST(a_record_with_an_id_or_a_token_that_is_still_to_come_is_refused)
         {5, 8, ENGINE_READY, 0}, /* no token there, but a place in its lane */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        static const unsigned char policy[] = {1, 0, 0, 0, 0, 0, 0, 62, 0, 0};
+        static const unsigned char policy[] = {0};
         unsigned char bytes[1000];
         struct writer writer = {bytes, 0, sizeof bytes};
         struct record_head head = {.now_ms = T0, .last_id = 5, .last_token = 7, .last_mark = 9};
@@ -278,7 +278,7 @@ TEST(a_record_with_an_id_or_a_token_that_is_still_to_come_is_refused)
 TEST(a_batch_inside_a_batch_does_not_end_in_a_chain)
 {
     enum { DEPTH = 5000 };
-    static const unsigned char policy[] = {1, 0, 0, 0, 0, 0, 0, 62, 0, 0};
+    static const unsigned char policy[] = {0};
     struct engine *engine = helper_open();
     unsigned char bytes[1000];
 
@@ -365,8 +365,8 @@ TEST(a_dead_letter_that_would_expire_at_once_stays_one)
     put(engine, T0, &spec);
     claimed = take(engine, T0, "q");
     CHECK_INT(fail(engine, T0, &claimed, "bad"), ==, ENGINE_DEAD);
-    CHECK_INT(engine_dead_replay(engine, T0 + 10, 1, NULL), ==, -EINVAL);
-    CHECK_OK(engine_tick(engine, T0 + 10));
+    CHECK_INT(engine_dead_replay(engine, T0 + 10, 1, NULL, slice("")), ==, -EINVAL);
+    CHECK_OK(engine_tick(engine, T0 + 10, SIZE_MAX));
     CHECK_INT(state_of(engine, 1), ==, ENGINE_DEAD);
     engine_close(engine);
 }

@@ -1,9 +1,11 @@
 /* differential_test.c - random commands, to the engine and to the model: every answer is equal; and
- * what the log says gives the same state again, from its beginning and from a snapshot.
+ * what the log says gives the same state again, from its beginning, from a snapshot, and without
+ * its old records.
  *
  * WEIR_TEST_SEED sets the seed that a failure shows. */
 #include <stdlib.h>
 
+#include "unit/engine/compactor.h"
 #include "unit/engine/helper.h"
 #include "unit/engine/model.h"
 #include "unit/policy/chance.h"
@@ -38,6 +40,7 @@ struct run {
     size_t tail_count;
     uint64_t batch;
     unsigned snapshots;
+    struct compactor compactor;
     uint64_t outcomes[20];
 };
 
@@ -244,6 +247,11 @@ static void random_heartbeat(struct run *run)
     uint32_t progress = below(run, 100);
     int r;
 
+    /* A job that runs is cancelled, and its worker is told. */
+    if (one_in(run, 10)) {
+        AGAIN(run, r, engine_cancel(run->engine, run->now_ms, held.id));
+        CHECK_INT(model_cancel(&run->model, run->now_ms, held.id), ==, r);
+    }
     if (one_in(run, 3)) {
         r = engine_progress(run->engine, run->now_ms, held.id, held.token, progress);
         CHECK_INT(model_progress(&run->model, run->now_ms, held.id, held.token, progress), ==, r);
@@ -267,7 +275,7 @@ static void random_limits(struct run *run)
         struct engine_queue_spec spec = {
             .name = pick(run, queue_names, 2),
             .depth_max = one_in(run, 2) ? 5 + below(run, 20) : 0,
-            .overflow = ENGINE_REJECT,
+            .overflow = one_in(run, 2) ? ENGINE_REJECT : ENGINE_WAIT,
             .concurrency = one_in(run, 3) ? 1 + below(run, 8) : 0,
             .rate = one_in(run, 3) ? rate : (struct engine_rate){0},
             .paused = one_in(run, 8),
@@ -305,7 +313,7 @@ static void random_dead(struct run *run)
         r = engine_purge(run->engine, run->now_ms, id);
         CHECK_INT(model_purge(&run->model, run->now_ms, id), ==, r);
     } else {
-        AGAIN(run, r, engine_dead_replay(run->engine, run->now_ms, id, maybe));
+        AGAIN(run, r, engine_dead_replay(run->engine, run->now_ms, id, maybe, slice("")));
         CHECK_INT(model_dead_replay(&run->model, run->now_ms, id, maybe), ==, r);
         run->outcomes[r == -EEXIST ? 10 : 11]++;
     }
@@ -327,9 +335,43 @@ static void random_cancel(struct run *run)
     CHECK_INT(model_cancel(&run->model, run->now_ms, id), ==, r);
 }
 
+static const char *const schedule_names[] = {"s1", "s2", "s3"};
+
+static void random_schedule(struct run *run)
+{
+    static const char *const every[] = {"@every 1s", "@every 2s", "@every 5s"};
+    static const int64_t periods_ms[] = {1000, 2000, 5000};
+    unsigned which = below(run, 3);
+    struct engine_schedule_spec spec = {
+        .name = pick(run, schedule_names, 3),
+        .cron = slice(every[which]),
+        .overlap = 1 + below(run, 2),
+        .catch_up = 1 + below(run, 3),
+        .paused = one_in(run, 6),
+        .job = {.queue = pick(run, queue_names, 2),
+                .kind = pick(run, kind_names, 2),
+                .version = 1,
+                .payload = {payload, below(run, sizeof payload)}},
+    };
+    int r;
+
+    if (one_in(run, 5)) {
+        r = engine_schedule_drop(run->engine, run->now_ms, spec.name);
+        CHECK_INT(model_schedule_drop(&run->model, run->now_ms, spec.name), ==, r);
+        return;
+    }
+    random_keys(run, &spec.job);
+    spec.job.gathers = ENGINE_GATHERS_NOTHING;
+    spec.job.batch = 0;
+    spec.job.idempotency_key = (struct engine_slice){0};
+    spec.job.idempotency_ms = 0;
+    AGAIN(run, r, engine_schedule_set(run->engine, run->now_ms, &spec));
+    CHECK_INT(model_schedule_set(&run->model, run->now_ms, &spec, periods_ms[which]), ==, r);
+}
+
 static void tick(struct run *run)
 {
-    while (engine_tick(run->engine, run->now_ms) == 1) {}
+    while (engine_tick(run->engine, run->now_ms, SIZE_MAX) == 1) {}
     CHECK_INT(model_tick(&run->model, run->now_ms), ==, 0);
     CHECK_INT(engine_next_ms(run->engine), ==, model_next_ms(&run->model));
 }
@@ -420,6 +462,24 @@ static void check_limits(struct run *run)
     }
 }
 
+static void check_schedules(struct run *run)
+{
+    for (int i = 0; i < 3; i++) {
+        struct engine_slice name = slice(schedule_names[i]);
+        const struct model_schedule *theirs = model_schedule_get(&run->model, name);
+        struct engine_schedule mine;
+
+        CHECK_INT(engine_schedule_get(run->engine, name, &mine), ==, theirs ? 0 : -ENOENT);
+        if (!theirs) continue;
+        CHECK_INT(mine.next_ms, ==, theirs->next_ms);
+        CHECK_INT(mine.last_id, ==, theirs->last_id);
+        CHECK_INT(mine.paused, ==, theirs->spec.paused);
+        CHECK_INT(mine.skipped, ==, theirs->skipped);
+        run->outcomes[16] += theirs->last_id > 0;
+        run->outcomes[17] += theirs->skipped > 0;
+    }
+}
+
 static void check_all(struct run *run)
 {
     size_t rows = 0;
@@ -436,6 +496,7 @@ static void check_all(struct run *run)
     check_figures(run, "mail");
     check_figures(run, "video");
     check_limits(run);
+    check_schedules(run);
     CHECK(state_sum(run->engine) == state_sum(run->replica));
     check_engine(run->replica);
 }
@@ -462,6 +523,7 @@ static void log_record(struct run *run)
     if (count == 0) return;
     run->position++;
     if (run->taking) keep_record(run, bytes, count);
+    compactor_keep(&run->compactor, bytes, count, run->position);
     CHECK_OK(engine_apply(run->replica, bytes, count, run->position));
     engine_logged(run->engine, run->position);
 }
@@ -503,11 +565,33 @@ static void step_snapshot(struct run *run)
     if (!more) end_snapshot(run);
 }
 
+static void step_compactor(struct run *run)
+{
+    struct compactor *compactor = &run->compactor;
+    struct engine *other;
+    const void *bytes;
+    size_t count;
+
+    compactor_step(compactor, run->engine, run->now_ms);
+    log_record(run);
+    if (compactor_say_names(compactor, run->engine, below(run, 300), run->position + 1, &bytes,
+                            &count)) {
+        run->position++;
+        CHECK_OK(engine_apply(run->replica, bytes, count, run->position));
+        if (run->taking) keep_record(run, bytes, count);
+    }
+    if (!compactor_may_end(compactor)) return;
+    CHECK_OK(engine_open(&run->model.config, &other));
+    compactor_end(compactor, run->engine, other);
+    engine_close(other);
+}
+
 static void step(struct run *run)
 {
     unsigned what = below(run, 100);
 
     if (!one_in(run, 3)) run->now_ms += below(run, one_in(run, 20) ? 200 : 8);
+    if (one_in(run, 4000)) run->now_ms += ENGINE_LATE_MS;
     if (what < 35) {
         random_enqueue(run);
     } else if (what < 55) {
@@ -523,7 +607,8 @@ static void step(struct run *run)
     } else if (what < 89) {
         random_cancel(run);
     } else if (what < 90) {
-        random_seal(run);
+        if (one_in(run, 2)) random_seal(run);
+        if (one_in(run, 3)) random_schedule(run);
     } else {
         tick(run);
     }
@@ -531,6 +616,7 @@ static void step(struct run *run)
     if (!one_in(run, 4)) {
         log_record(run);
         step_snapshot(run);
+        if (one_in(run, 3)) step_compactor(run);
     }
 }
 
@@ -551,6 +637,9 @@ static void run_steps(uint64_t seed, unsigned steps)
     CHECK(run->tail != NULL);
     CHECK_OK(engine_open(&config, &run->engine));
     CHECK_OK(engine_open(&config, &run->replica));
+    compactor_init(&run->compactor);
+    engine_hooks_set(run->engine,
+                     &(struct engine_hooks){.arg = &run->compactor, .live = compactor_live});
     for (unsigned i = 0; i < steps; i++) {
         test_note("WEIR_TEST_SEED=%llu step %u", (unsigned long long)seed, i);
         step(run);
@@ -560,14 +649,17 @@ static void run_steps(uint64_t seed, unsigned steps)
         }
     }
     /* Nothing that could happen did not. */
-    for (int i = 0; i <= 15 && steps >= 100000; i++) {
+    for (int i = 0; i <= 17 && steps >= 100000; i++) {
         if (run->outcomes[i] == 0) TEST_FAIL("outcome %d never came", i);
     }
     CHECK_INT(run->snapshots, >, 0);
+    CHECK_INT(run->compactor.ended, >, 0);
+    CHECK_INT(run->compactor.relogged, >, run->compactor.ended);
     for (size_t i = 0; i < run->tail_count; i++) free(run->tail[i].bytes);
     engine_close(run->restored);
     engine_close(run->engine);
     engine_close(run->replica);
+    compactor_deinit(&run->compactor);
     free(run->tail);
     free(run);
 }

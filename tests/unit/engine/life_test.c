@@ -66,9 +66,9 @@ TEST(a_failed_job_waits_twice_as_long_each_time_and_dies_after_its_attempts)
         CHECK_INT(fail(engine, now_ms, &claimed, "net"), ==, ENGINE_SCHEDULED);
         CHECK_INT(engine_next_ms(engine), ==, now_ms + waits_ms[i]);
         now_ms += waits_ms[i];
-        CHECK_INT(engine_tick(engine, now_ms - 1), ==, 0);
+        CHECK_INT(engine_tick(engine, now_ms - 1, SIZE_MAX), ==, 0);
         CHECK_INT(take(engine, now_ms - 1, "q").id, ==, 0);
-        CHECK_INT(engine_tick(engine, now_ms), ==, 0);
+        CHECK_INT(engine_tick(engine, now_ms, SIZE_MAX), ==, 0);
     }
     {
         struct engine_claimed claimed = take(engine, now_ms, "q");
@@ -105,17 +105,17 @@ TEST(a_lost_lease_is_an_attempt_and_its_token_is_stale_for_ever)
 
     CHECK_OK(engine_renew(engine, T0 + 90, id, first.token, 100, &renewed));
     CHECK_INT(renewed.lease_until_ms, ==, T0 + 190);
-    engine_tick(engine, T0 + 189);
+    engine_tick(engine, T0 + 189, SIZE_MAX);
     CHECK_INT(state_of(engine, id), ==, ENGINE_LEASED);
-    engine_tick(engine, T0 + 190);
-    engine_tick(engine, T0 + 200);
+    engine_tick(engine, T0 + 190, SIZE_MAX);
+    engine_tick(engine, T0 + 200, SIZE_MAX);
     second = take(engine, T0 + 200, "q");
     CHECK_INT(second.id, ==, id);
     CHECK_INT(second.attempt, ==, 2);
     CHECK_INT(second.token, >, first.token);
     CHECK_INT(ack(engine, T0 + 201, &first), ==, -ESTALE);
     CHECK_INT(engine_renew(engine, T0 + 201, id, first.token, 100, &renewed), ==, -ESTALE);
-    engine_tick(engine, T0 + 300);
+    engine_tick(engine, T0 + 300, SIZE_MAX);
     CHECK_INT(state_of(engine, id), ==, ENGINE_DEAD); /* it killed two workers */
     engine_close(engine);
 }
@@ -128,7 +128,7 @@ TEST(a_job_that_is_not_idempotent_is_never_begun_twice)
     uint64_t id = put(engine, T0, &spec);
 
     take(engine, T0, "q");
-    engine_tick(engine, T0 + 100);
+    engine_tick(engine, T0 + 100, SIZE_MAX);
     CHECK_INT(state_of(engine, id), ==, ENGINE_DEAD);
     spec.retry.attempts_max = 2;
     CHECK_INT(engine_enqueue(engine, T0, &spec, &enqueued), ==, -EINVAL);
@@ -150,7 +150,7 @@ TEST(a_timeout_bounds_an_attempt_however_often_it_is_renewed)
     claimed = take(engine, T0, "q");
     CHECK_OK(engine_renew(engine, T0 + 90, id, claimed.token, 100, &renewed));
     CHECK_INT(renewed.lease_until_ms, ==, T0 + 150);
-    engine_tick(engine, T0 + 150);
+    engine_tick(engine, T0 + 150, SIZE_MAX);
     CHECK_INT(engine_job_errors(engine, id, errors), ==, 1);
     CHECK(memcmp(errors[0].class.at, "timeout", 7) == 0);
     engine_close(engine);
@@ -169,7 +169,7 @@ TEST(release_gives_the_attempt_back_and_snooze_waits)
     CHECK_INT(claimed.run, ==, 2);
     CHECK_OK(engine_release(engine, T0, id, claimed.token, 50));
     CHECK_INT(state_of(engine, id), ==, ENGINE_SCHEDULED);
-    engine_tick(engine, T0 + 50);
+    engine_tick(engine, T0 + 50, SIZE_MAX);
     CHECK_INT(take(engine, T0 + 50, "q").attempt, ==, 1);
     engine_close(engine);
 }
@@ -203,9 +203,9 @@ TEST(a_job_that_is_not_begun_in_time_expires)
 
     spec.expires_ms = T0 + 10;
     id = put(engine, T0, &spec);
-    engine_tick(engine, T0 + 9);
+    engine_tick(engine, T0 + 9, SIZE_MAX);
     CHECK_INT(state_of(engine, id), ==, ENGINE_READY);
-    engine_tick(engine, T0 + 10);
+    engine_tick(engine, T0 + 10, SIZE_MAX);
     CHECK_INT(state_of(engine, id), ==, ENGINE_EXPIRED);
     engine_close(engine);
 }
@@ -227,7 +227,7 @@ TEST(what_has_ended_is_kept_by_age_and_by_count)
     }
     CHECK_INT(state_of(engine, 2), ==, ENGINE_NO_JOB);
     CHECK_INT(state_of(engine, 3), ==, ENGINE_DONE);
-    engine_tick(engine, T0 + 3 + config.history_ms);
+    engine_tick(engine, T0 + 3 + config.history_ms, SIZE_MAX);
     CHECK_OK(engine_figures(engine, slice("q"), &figures));
     CHECK_INT(figures.by_state[ENGINE_DONE], ==, 1);
     CHECK_INT(figures.done, ==, 5);
@@ -289,7 +289,7 @@ TEST(a_dead_letter_is_listed_edited_replayed_and_purged)
     CHECK_INT(engine_dead_list(engine, slice("q"), 0, ids, 4), ==, 2);
     CHECK_INT(engine_dead_list(engine, slice("q"), ids[0], ids + 2, 2), ==, 1);
     CHECK_INT(ids[2], ==, ids[1]);
-    CHECK_INT(engine_dead_replay(engine, T0, ids[0], &edited), ==, ENGINE_READY);
+    CHECK_INT(engine_dead_replay(engine, T0, ids[0], &edited, slice("")), ==, ENGINE_READY);
     engine_logged(engine, 5);
     CHECK_OK(engine_job_get(engine, ids[0], &job));
     CHECK_INT(job.payload_bytes, ==, 6);
@@ -317,9 +317,9 @@ TEST(a_unique_key_keeps_others_out_and_a_replay_too)
     CHECK_INT(fail(engine, T0, &claimed, "net"), ==, ENGINE_DEAD);
     CHECK_OK(engine_enqueue(engine, T0, &spec, &enqueued));
     CHECK(!enqueued.duplicate);
-    CHECK_INT(engine_dead_replay(engine, T0, first, NULL), ==, -EEXIST);
+    CHECK_INT(engine_dead_replay(engine, T0, first, NULL, slice("")), ==, -EEXIST);
     CHECK_INT(engine_cancel(engine, T0, enqueued.id), ==, ENGINE_CANCELLED);
-    CHECK_INT(engine_dead_replay(engine, T0, first, NULL), ==, ENGINE_READY);
+    CHECK_INT(engine_dead_replay(engine, T0, first, NULL, slice("")), ==, ENGINE_READY);
     engine_close(engine);
 }
 
@@ -337,7 +337,7 @@ TEST(an_idempotency_key_answers_with_the_first_job_as_long_as_its_window)
     claimed = take(engine, T0, "q");
     CHECK_OK(ack(engine, T0, &claimed));
     /* It is kept longer than other history, so that it can answer. */
-    engine_tick(engine, T0 + spec.idempotency_ms - 1);
+    engine_tick(engine, T0 + spec.idempotency_ms - 1, SIZE_MAX);
     CHECK_OK(engine_enqueue(engine, T0 + spec.idempotency_ms - 1, &spec, &enqueued));
     CHECK(enqueued.duplicate && enqueued.id == first);
     CHECK_OK(engine_enqueue(engine, T0 + spec.idempotency_ms, &spec, &enqueued));

@@ -50,13 +50,13 @@ TEST(a_rate_gives_its_burst_and_then_one_for_each_part_of_its_period)
     CHECK_INT(take(engine, T0, "q").id, ==, 2);
     CHECK_INT(take(engine, T0, "q").id, ==, 0);
     CHECK_INT(engine_next_ms(engine), ==, T0 + 34); /* a third of 100, rounded up */
-    engine_tick(engine, T0 + 33);
+    engine_tick(engine, T0 + 33, SIZE_MAX);
     CHECK_INT(take(engine, T0 + 33, "q").id, ==, 0);
-    engine_tick(engine, T0 + 34);
+    engine_tick(engine, T0 + 34, SIZE_MAX);
     CHECK_INT(take(engine, T0 + 34, "q").id, ==, 3);
-    engine_tick(engine, T0 + 66);
+    engine_tick(engine, T0 + 66, SIZE_MAX);
     CHECK_INT(take(engine, T0 + 66, "q").id, ==, 0);
-    engine_tick(engine, T0 + 67);
+    engine_tick(engine, T0 + 67, SIZE_MAX);
     CHECK_INT(take(engine, T0 + 67, "q").id, ==, 4);
     engine_close(engine);
 }
@@ -136,13 +136,13 @@ TEST(a_failed_job_blocks_its_order_key_only)
     CHECK_INT(state_of(engine, ids[1]), ==, ENGINE_HELD);
     CHECK_INT(take(engine, T0, "q").id, ==, ids[2]);
     CHECK_INT(take(engine, T0, "q").id, ==, 0);
-    engine_tick(engine, T0 + 10);
+    engine_tick(engine, T0 + 10, SIZE_MAX);
     claimed = take(engine, T0 + 10, "q");
     CHECK_INT(claimed.id, ==, ids[0]);
     CHECK_INT(fail(engine, T0 + 10, &claimed, "net"), ==, ENGINE_DEAD);
     CHECK_INT(take(engine, T0 + 10, "q").id, ==, ids[1]);
     /* Replayed it waits for who is at work, then it is first. */
-    CHECK_INT(engine_dead_replay(engine, T0 + 10, ids[0], NULL), ==, ENGINE_HELD);
+    CHECK_INT(engine_dead_replay(engine, T0 + 10, ids[0], NULL, slice("")), ==, ENGINE_HELD);
     engine_close(engine);
 }
 
@@ -168,7 +168,7 @@ TEST(a_queue_is_bounded_paused_drained_and_limited)
     CHECK_OK(engine_queue_set(engine, T0, &queue));
     CHECK_INT(engine_enqueue(engine, T0, &spec, &enqueued), ==, WEIR_ESTOPPING);
     CHECK_OK(engine_renew(engine, T0, claimed.id, claimed.token, 100, &renewed));
-    CHECK_INT(renewed.orders, ==, ENGINE_GO_QUIET);
+    CHECK_INT(renewed.orders, ==, ENGINE_GO_ON);
     CHECK_OK(ack(engine, T0, &claimed));
     CHECK_INT(take(engine, T0, "q").id, ==, 0);
     queue.paused = false;
@@ -220,7 +220,7 @@ TEST(a_queue_is_woken_when_it_has_something_to_claim)
     spec.run_at_ms = T0 + 5;
     put(engine, T0, &spec);
     CHECK(!engine_next_wake(engine, &woken));
-    engine_tick(engine, T0 + 5);
+    engine_tick(engine, T0 + 5, SIZE_MAX);
     CHECK(engine_next_wake(engine, &woken));
     engine_close(engine);
 }

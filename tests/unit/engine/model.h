@@ -8,7 +8,13 @@
 
 #include "engine/engine.h"
 
-enum { MODEL_NAME_MAX = 23, MODEL_JOBS = 200, MODEL_NAMES = 16, MODEL_GROUPS = 300 };
+enum {
+    MODEL_NAME_MAX = 23,
+    MODEL_JOBS = 200,
+    MODEL_NAMES = 16,
+    MODEL_GROUPS = 300,
+    MODEL_SCHEDULES = 4,
+};
 
 struct model_name {
     char text[MODEL_NAME_MAX + 1];
@@ -49,6 +55,7 @@ struct model_limit { /* a key, or a queue */
     int64_t tat, opens_ms;
     uint32_t depth_max;
     bool paused, draining;
+    bool waits; /* ENGINE_WAIT */
     struct engine_figures counted;
 };
 
@@ -62,6 +69,14 @@ struct model_group {
     uint32_t deficit;
 };
 
+struct model_schedule {
+    struct model_name name;
+    struct engine_schedule_spec spec; /* its slices outlive the model */
+    int64_t period_ms;                /* 0: a free place */
+    int64_t next_ms;
+    uint64_t last_id, skipped;
+};
+
 struct model {
     struct engine_config config;
     int64_t now_ms;
@@ -70,6 +85,7 @@ struct model {
     struct model_job jobs[MODEL_JOBS];
     struct model_limit queues[MODEL_NAMES], keys[MODEL_NAMES];
     struct model_group groups[MODEL_GROUPS];
+    struct model_schedule schedules[MODEL_SCHEDULES];
 };
 
 int model_enqueue(struct model *model, int64_t now_ms, const struct engine_job_spec *spec,
@@ -90,6 +106,12 @@ int model_batch_seal(struct model *model, int64_t now_ms, uint64_t batch);
 int model_cancel(struct model *model, int64_t now_ms, uint64_t id);
 int model_queue_set(struct model *model, int64_t now_ms, const struct engine_queue_spec *spec);
 int model_key_set(struct model *model, int64_t now_ms, const struct engine_key_spec *spec);
+/* Every period_ms, whatever its cron says. */
+int model_schedule_set(struct model *model, int64_t now_ms, const struct engine_schedule_spec *spec,
+                       int64_t period_ms);
+int model_schedule_drop(struct model *model, int64_t now_ms, struct engine_slice name);
+/* NULL: there is none. */
+const struct model_schedule *model_schedule_get(struct model *model, struct engine_slice name);
 int model_tick(struct model *model, int64_t now_ms);
 int model_dead_list(const struct model *model, struct engine_slice queue, uint64_t after,
                     uint64_t *ret_ids, int ids_max);

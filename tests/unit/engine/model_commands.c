@@ -97,7 +97,7 @@ int model_enqueue(struct model *model, int64_t now_ms, const struct engine_job_s
     if (queue->draining) return WEIR_ESTOPPING;
     if (model_count(model, &name, ENGINE_LIVE_STATES & ~ENGINE_STATE_BIT(ENGINE_LEASED)) >=
         depth_max) {
-        queue->counted.rejected++;
+        if (!queue->waits) queue->counted.rejected++;
         return WEIR_EOVERLOAD;
     }
     if (spec->batch && !open_batch(model, spec->batch)) return -ENOENT;
@@ -217,7 +217,6 @@ int model_claim(struct model *model, int64_t now_ms, const struct engine_claim_s
         struct model_job *job = candidate(model, &name, spec);
         unsigned closed = 0;
         if (!job) break;
-        model_begin(model, 0);
         if (job->expires_ms && job->expires_ms <= model->now_ms) {
             model_queue_of(model, job)->counted.expired++;
             model_end(model, job, ENGINE_EXPIRED, 0);
@@ -264,8 +263,7 @@ int model_renew(struct model *model, int64_t now_ms, uint64_t id, uint64_t token
     if (until_ms != job->when_ms) model_set_timers(model, job);
     job->when_ms = until_ms;
     ret_renewed->lease_until_ms = job->when_ms;
-    ret_renewed->orders = (job->cancel ? ENGINE_GO_CANCELLED : 0u) |
-                          (model_queue_of(model, job)->draining ? ENGINE_GO_QUIET : 0u);
+    ret_renewed->orders = job->cancel ? ENGINE_GO_CANCELLED : 0u;
     return 0;
 }
 
@@ -432,6 +430,7 @@ int model_queue_set(struct model *model, int64_t now_ms, const struct engine_que
     queue->depth_max = spec->depth_max;
     queue->paused = spec->paused;
     queue->draining = spec->draining;
+    queue->waits = spec->overflow == ENGINE_WAIT;
     set_rate(queue, &spec->rate);
     return 0;
 }
@@ -570,6 +569,7 @@ int model_tick(struct model *model, int64_t now_ms)
 {
     struct model_job *job;
     struct model_limit *key;
+    struct model_schedule *schedule;
 
     model_begin(model, now_ms);
     while ((job = first_timer(model)) != NULL && timer_of(job) <= model->now_ms) {
@@ -585,6 +585,10 @@ int model_tick(struct model *model, int64_t now_ms)
     for (int i = 0; i < MODEL_NAMES; i++) {
         if (model->queues[i].opens_ms <= model->now_ms) model->queues[i].opens_ms = 0;
     }
+    while ((schedule = model_first_schedule(model)) && schedule->next_ms <= model->now_ms) {
+        model_begin(model, 0);
+        model_schedule_fire(model, schedule);
+    }
     return 0;
 }
 
@@ -592,8 +596,10 @@ int64_t model_next_ms(struct model *model)
 {
     const struct model_job *job = first_timer(model);
     const struct model_limit *key = first_key(model);
+    const struct model_schedule *schedule = model_first_schedule(model);
     int64_t next_ms = job ? timer_of(job) : INT64_MAX;
     if (key && key->opens_ms < next_ms) next_ms = key->opens_ms;
+    if (schedule && schedule->next_ms < next_ms) next_ms = schedule->next_ms;
     for (int i = 0; i < MODEL_NAMES; i++) {
         int64_t opens_ms = model->queues[i].opens_ms;
         if (opens_ms && opens_ms < next_ms) next_ms = opens_ms;

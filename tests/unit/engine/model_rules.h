@@ -33,6 +33,8 @@ void model_end(struct model *model, struct model_job *job, enum engine_state sta
                size_t result_bytes);
 void model_begin(struct model *model, int64_t now_ms);
 void model_forget(struct model *model, struct model_job *job);
+struct model_schedule *model_first_schedule(struct model *model);
+void model_schedule_fire(struct model *model, struct model_schedule *schedule);
 void model_gathered(struct model *model, struct model_job *job);
 
 #endif

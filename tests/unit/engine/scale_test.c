@@ -181,8 +181,8 @@ static int live_through(void *arg)
         if (r == 0) break;
         INSIST(engine_fail(engine, T0, claimed[0].id, claimed[0].token, &failure));
     }
-    INSIST(engine_dead_replay(engine, T0, 1, &edited));
-    INSIST(engine_tick(engine, T0 + 20));
+    INSIST(engine_dead_replay(engine, T0, 1, &edited, slice("")));
+    INSIST(engine_tick(engine, T0 + 20, SIZE_MAX));
     engine_record(engine, &bytes, &count);
     r = engine_open(&helper_config, &other);
     if (r < 0) goto out;

@@ -33,11 +33,11 @@ TEST(a_schedule_enqueues_its_job_each_time_and_once_for_what_was_missed)
     spec.job.retry.attempts_max = 7;
     CHECK_OK(engine_schedule_set(engine, 10 * MINUTE + 1, &spec));
     CHECK_INT(engine_next_ms(engine), ==, 11 * MINUTE);
-    CHECK_INT(engine_tick(engine, 11 * MINUTE - 1), ==, 0);
+    CHECK_INT(engine_tick(engine, 11 * MINUTE - 1, SIZE_MAX), ==, 0);
     CHECK_INT(ready(engine), ==, 0);
-    CHECK_INT(engine_tick(engine, 11 * MINUTE), ==, 0);
+    CHECK_INT(engine_tick(engine, 11 * MINUTE, SIZE_MAX), ==, 0);
     CHECK_INT(ready(engine), ==, 1);
-    CHECK_INT(engine_tick(engine, 15 * MINUTE + 5), ==, 0);
+    CHECK_INT(engine_tick(engine, 15 * MINUTE + 5, SIZE_MAX), ==, 0);
     CHECK_INT(ready(engine), ==, 2);
     CHECK_OK(engine_schedule_get(engine, slice("report"), &schedule));
     CHECK_INT(schedule.next_ms, ==, 16 * MINUTE);
@@ -67,7 +67,7 @@ TEST(what_was_missed_comes_all_once_or_not_at_all)
         struct engine_schedule_spec spec = every_minute();
         spec.catch_up = rows[i].catch_up;
         CHECK_OK(engine_schedule_set(engine, 10 * MINUTE, &spec));
-        CHECK_INT(engine_tick(engine, 15 * MINUTE), ==, 0);
+        CHECK_INT(engine_tick(engine, 15 * MINUTE, SIZE_MAX), ==, 0);
         CHECK_INT(ready(engine), ==, rows[i].jobs);
         engine_close(engine);
     }
@@ -82,13 +82,13 @@ TEST(a_schedule_whose_job_still_runs_is_skipped_if_it_says_so)
 
     spec.overlap = ENGINE_OVERLAP_SKIP;
     CHECK_OK(engine_schedule_set(engine, MINUTE, &spec));
-    engine_tick(engine, 2 * MINUTE);
-    engine_tick(engine, 3 * MINUTE);
+    engine_tick(engine, 2 * MINUTE, SIZE_MAX);
+    engine_tick(engine, 3 * MINUTE, SIZE_MAX);
     CHECK_OK(engine_schedule_get(engine, slice("report"), &schedule));
     CHECK_INT(schedule.skipped, ==, 1);
     claimed = take(engine, 3 * MINUTE, "q");
     CHECK_OK(ack(engine, 3 * MINUTE, &claimed));
-    engine_tick(engine, 4 * MINUTE);
+    engine_tick(engine, 4 * MINUTE, SIZE_MAX);
     CHECK_INT(ready(engine), ==, 1);
     engine_close(engine);
 }
@@ -110,7 +110,7 @@ TEST(a_schedule_waits_for_its_zone_and_is_not_lost)
     CHECK_INT(schedule.next_ms, ==, 0);
     CHECK_INT(engine_zone_set(engine, spec.zone, slice("no zone")), ==, -EINVAL);
     CHECK_OK(engine_zone_set(engine, spec.zone, tzif));
-    CHECK_INT(engine_tick(engine, day), ==, 0);
+    CHECK_INT(engine_tick(engine, day, SIZE_MAX), ==, 0);
     CHECK_OK(engine_schedule_get(engine, slice("report"), &schedule));
     CHECK(!schedule.zone_missing);
     CHECK_INT(schedule.next_ms, ==, day + 10 * 60 * MINUTE);
@@ -170,7 +170,7 @@ TEST(a_job_that_gathers_runs_when_all_members_have_ended)
     CHECK_INT(job.members_left, ==, 1);
     CHECK_INT(job.members_not_done, ==, 1);
     /* A member that is replayed is not counted again. */
-    CHECK_INT(engine_dead_replay(engine, T0, claimed.id, NULL), ==, ENGINE_READY);
+    CHECK_INT(engine_dead_replay(engine, T0, claimed.id, NULL, slice("")), ==, ENGINE_READY);
     CHECK_INT(engine_cancel(engine, T0, claimed.id), ==, ENGINE_CANCELLED);
     CHECK_INT(state_of(engine, batch), ==, ENGINE_HELD);
     claimed = take(engine, T0, "q");
@@ -192,7 +192,7 @@ TEST(a_job_that_wants_all_done_dies_with_a_member)
     claimed = take(engine, T0, "q");
     CHECK_INT(fail(engine, T0, &claimed, "net"), ==, ENGINE_DEAD);
     CHECK_INT(state_of(engine, batch), ==, ENGINE_DEAD);
-    CHECK_INT(engine_dead_replay(engine, T0, batch, NULL), ==, ENGINE_READY);
+    CHECK_INT(engine_dead_replay(engine, T0, batch, NULL, slice("")), ==, ENGINE_READY);
     engine_close(engine);
 }
 

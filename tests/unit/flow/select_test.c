@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "rt/handle.h"
 #include "unit/flow/flow_test.h"
 
 static const weir_chan_spec plain = {
@@ -368,5 +369,99 @@ FLOW_TEST(select_on_both_sides_loses_and_doubles_nothing)
     }
     CHECK_OK(result);
     CHECK_INT(atom_load(&sum), ==, (long)SENDERS * EACH * (EACH + 1) / 2);
+    return 0;
+}
+
+static int receive_from_two(void *arg)
+{
+    struct traffic *traffic = arg;
+    int item = 0;
+    weir_case cases[] = {WEIR_CASE_RECV(traffic->rx[0], &item),
+                         WEIR_CASE_RECV(traffic->rx[1], &item)};
+    int r = weir_select(cases, 2, WEIR_FAIR);
+
+    return r < 0 ? r : item;
+}
+
+/* The receiver was promised another item before it could leave the queue of this channel. */
+FLOW_TEST(select_waits_for_nobody_who_has_got_something_else)
+{
+    weir_chan_spec rejects = plain, waits = plain;
+    struct traffic all = {.count = 0};
+    weir_task receiver;
+    int result, got = 0, item = 7;
+
+    rejects.capacity = waits.capacity = WEIR_RENDEZVOUS;
+    rejects.overflow = WEIR_REJECT;
+    FLOW_SCOPE(scope, &result)
+    {
+        weir_case cases[2];
+        CHECK_OK(weir_chan_open(scope, &waits, &all.tx[0], &all.rx[0]));
+        CHECK_OK(weir_chan_open(scope, &rejects, &all.tx[1], &all.rx[1]));
+        CHECK_OK(weir_task_spawn(scope,
+                                 &(weir_task_spec){.fn = receive_from_two,
+                                                   .arg = &all,
+                                                   .arg_bytes = sizeof all,
+                                                   .place = WEIR_PLACE_WORKER,
+                                                   .worker = 0},
+                                 &receiver));
+        CHECK_OK(weir_yield()); /* so that it waits */
+        CHECK_OK(weir_send(all.tx[0], &item));
+        cases[0] = WEIR_CASE_RECV(all.rx[0], &got);
+        cases[1] = WEIR_CASE_SEND(all.tx[1], &item);
+        CHECK_INT(weir_select(cases, 2, WEIR_IN_ORDER), ==, 1);
+        CHECK_INT(cases[1].result, ==, WEIR_EOVERLOAD);
+        CHECK_OK(weir_task_join(receiver, &got));
+        CHECK_INT(got, ==, 7);
+    }
+    CHECK_OK(result);
+    return 0;
+}
+
+struct far_job {
+    int_tx tx;
+    int_rx rx;
+    weir_mutex *mutex;
+};
+
+static int far_sender(void *arg)
+{
+    struct far_job *job = arg;
+    int r = 0;
+
+    for (int i = 0; i < 10 && r == 0; i++) {
+        weir_case cases[] = {WEIR_CASE_SEND(job->tx, &i)};
+        r = weir_mutex_lock(job->mutex);
+        if (r < 0) return r;
+        weir_mutex_unlock(job->mutex);
+        r = i % 2 ? weir_select(cases, 1, WEIR_FAIR) : weir_send(job->tx, &i);
+    }
+    return r;
+}
+
+/* Calls find most handles in an array; those of more objects than that has room for, elsewhere. */
+FLOW_TEST(what_is_opened_after_very_many_others_works_as_they_do)
+{
+    static void *others[HANDLES_NEAR];
+    weir_chan_spec spec = plain;
+    struct far_job job;
+    int result, object, item = -1;
+
+    for (int i = 0; i < HANDLES_NEAR; i++) CHECK_OK(handle_open(HANDLE_UDP, &object, &others[i]));
+    spec.capacity = WEIR_RENDEZVOUS;
+    FLOW_SCOPE(scope, &result)
+    {
+        CHECK_OK(weir_chan_open(scope, &spec, &job.tx, &job.rx));
+        CHECK_OK(weir_mutex_open(scope, "far", &job.mutex));
+        CHECK(handle_object_near(job.mutex, HANDLE_MUTEX) == NULL);
+        CHECK_OK(weir_spawn(scope, far_sender, &job, sizeof job));
+        for (int i = 0; i < 10; i++) {
+            weir_case cases[] = {WEIR_CASE_RECV(job.rx, &item)};
+            CHECK_OK(i % 3 ? weir_select(cases, 1, WEIR_FAIR) : weir_recv(job.rx, &item));
+            CHECK_INT(item, ==, i);
+        }
+    }
+    CHECK_OK(result);
+    for (int i = 0; i < HANDLES_NEAR; i++) handle_close(others[i]);
     return 0;
 }

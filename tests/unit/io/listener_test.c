@@ -1,5 +1,6 @@
 /* listener_test.c - listening, accepting and connecting. */
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -487,5 +488,42 @@ IO_TEST(abstract_names_leave_no_file)
     weir_conn_close(client);
     weir_conn_close(server);
     weir_listener_close(listener);
+    return 0;
+}
+
+/* ---- Inherited sockets ---- */
+
+IO_TEST(a_socket_that_listens_can_be_adopted)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), pair[2];
+    char text[WEIR_ADDRESS_TEXT_MAX];
+    weir_conn *client, *server;
+    weir_listener *listener;
+    weir_address address;
+
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0);
+    CHECK_INT(bind(fd, (struct sockaddr *)&any, sizeof any), ==, 0);
+    CHECK_INT(weir_listener_from_fd(fd, &listener), ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "does not listen");
+    CHECK_INT(listen(fd, 4), ==, 0);
+    CHECK_OK(weir_listener_from_fd(fd, &listener));
+    CHECK_OK(weir_listener_address(listener, &address));
+    weir_address_format(&address, text, sizeof text);
+    CHECK(strncmp(text, "tcp:127.0.0.1:", 14) == 0);
+    CHECK_OK(weir_connect(text, &client));
+    CHECK_OK(weir_accept(listener, &server));
+    weir_conn_close(client);
+    weir_conn_close(server);
+    weir_listener_close(listener);
+    CHECK_INT(fcntl(fd, F_GETFD), ==, -1);
+    /* What is none stays the caller's. */
+    CHECK_INT(pipe2(pair, O_CLOEXEC), ==, 0);
+    CHECK_INT(weir_listener_from_fd(pair[0], &listener), ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "no socket");
+    CHECK_INT(weir_listener_from_fd(-1, &listener), ==, -EBADF);
+    CHECK_INT(close(pair[0]), ==, 0);
+    CHECK_INT(close(pair[1]), ==, 0);
     return 0;
 }

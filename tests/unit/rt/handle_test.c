@@ -112,15 +112,45 @@ TEST(a_handle_that_is_closed_while_it_is_looked_up_names_its_object_or_nothing)
     handles_end();
 }
 
+/* The first lie in an array, which needs none. */
 TEST(without_memory_for_the_table_no_handle_is_opened)
+{
+    void *handle, *last;
+    int object;
+
+    handles_begin();
+    for (int i = 1; i < HANDLES_NEAR; i++) CHECK_OK(handle_open(HANDLE_CONN, &object, &last));
+    test_fail_alloc_at(1);
+    CHECK_INT(handle_open(HANDLE_CONN, &object, &handle), ==, -ENOMEM);
+    CHECK_OK(handle_open(HANDLE_CONN, &object, &handle));
+    CHECK(handle_object_near(last, HANDLE_CONN) == &object);
+    CHECK(handle_object_near(handle, HANDLE_CONN) == NULL);
+    CHECK(handle_object(handle, HANDLE_CONN) == &object);
+    CHECK(handle_object(handle, HANDLE_FILE) == NULL);
+    handle_close(handle);
+    CHECK(handle_object(handle, HANDLE_CONN) == NULL);
+    handles_end();
+    CHECK(handle_object(last, HANDLE_CONN) == NULL);
+}
+
+/* Whatever is not a handle has bits of one: those of a slot, of a kind, or of nothing. */
+TEST(a_word_that_was_never_given_names_nothing)
 {
     void *handle;
     int object;
 
     handles_begin();
-    test_fail_alloc_at(1);
-    CHECK_INT(handle_open(HANDLE_CONN, &object, &handle), ==, -ENOMEM);
     CHECK_OK(handle_open(HANDLE_CONN, &object, &handle));
+    for (uint64_t kind = 0; kind < 1 << HANDLE_KIND_BITS; kind++) {
+        for (uint64_t slot = 0; slot < 4 * HANDLES_NEAR; slot += HANDLES_NEAR / 2 - 1) {
+            uint64_t word = kind << HANDLE_KIND_SHIFT | slot << HANDLE_SLOT_SHIFT;
+            for (enum handle_kind as = HANDLE_CONN; as < HANDLE_KINDS; as++) {
+                CHECK(handle_object((void *)(uintptr_t)word, as) == NULL);
+                CHECK(handle_object((void *)(uintptr_t)(word - 1), as) == NULL);
+                CHECK(handle_object((void *)(uintptr_t)~word, as) == NULL);
+            }
+        }
+    }
     handle_close(handle);
     handles_end();
 }

@@ -26,6 +26,7 @@ struct fake {
     unsigned asks;             /* choices of the program's own, before and between */
     unsigned fault_one_in;     /* a fault beside each of them that changes nothing */
     bool needs_fault;          /* money is lost after a fault only */
+    unsigned needs_departures; /* ... or by so many departures, whoever comes first */
 };
 
 static int runs_of_process;
@@ -96,13 +97,15 @@ static void fake_run(const struct sim_setup *setup, struct strategy *strategy, s
         (void)choose(&run, (struct question){.kind = SIM_USER, .n = 2}, NULL);
     balance = race(&run, fake);
     if (fake->remembers) balance = runs_of_process < 3 ? 20 : 10;
+    if (fake->needs_departures) balance = trace->departures < fake->needs_departures ? 20 : 10;
     if (balance == 20 || (fake->needs_fault && !run.fault)) return;
     if (fake->at_the_race == FAKE_CRASHES) abort();
     if (fake->at_the_race == FAKE_EXITS) _exit(3);
     while (*(const volatile enum fake_end *)&fake->at_the_race == FAKE_LOOPS) continue;
     ret_outcome->failed = true;
     snprintf(ret_outcome->failure, sizeof ret_outcome->failure,
-             "money is lost: %d are left after %d choices", balance, (int)trace->choices);
+             "money is lost: %d are left after %d choices, %d departures", balance,
+             (int)trace->choices, (int)trace->departures);
     if (report_fd >= 0) CHECK(dprintf(report_fd, "[the dump of main]\n") > 0);
 }
 
@@ -359,6 +362,21 @@ TEST(replay_is_one_run_in_this_process)
     CHECK_INT(setenv("WEIR_SIM", "nonsense", 1), ==, 0);
     CHECK_INT(explored(&fake, (weir_sim_spec){.quiet = true}, &result), ==, WEIR_EREFUSED);
     CHECK_CONTAINS(weir_why(), "nonsense");
+}
+
+/* What is said of a failure is said of the run that the line makes again: also where the shorter
+ * path is too long for a line, and the run is named by its seed. */
+TEST(failure_is_that_of_the_run_that_the_line_names)
+{
+    struct fake fake = {.asks = 400, .needs_departures = 600};
+    weir_sim_result result, again;
+
+    CHECK_INT(explored(&fake, (weir_sim_spec){.quiet = true}, &result), ==, WEIR_EFOUND);
+    CHECK(strstr(result.replay, "path:") == NULL);
+    CHECK_INT(result.shortened_to, ==, result.shortened_from);
+    CHECK_INT(setenv("WEIR_SIM", result.replay, 1), ==, 0);
+    CHECK_INT(explored(&fake, (weir_sim_spec){.quiet = true}, &again), ==, WEIR_EFOUND);
+    CHECK_STR(result.failure, again.failure);
 }
 
 TEST(replay_with_a_name_is_for_the_simulation_of_that_name)

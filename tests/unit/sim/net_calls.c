@@ -145,6 +145,11 @@ static int readable(struct net_calls *calls, int fd)
     return calls->kernel->readable(calls->kernel, fd);
 }
 
+static int ended(struct net_calls *calls, int fd)
+{
+    return calls->kernel->ended(calls->kernel, fd);
+}
+
 /* Watch it, and what it is ready for now; a wait for what takes the system a moment. */
 static unsigned ready_of(struct net_calls *calls, int fd, int64_t wait_ms)
 {
@@ -249,9 +254,12 @@ static void run_half_close(struct net_calls *calls)
 
     tcp_pair(calls, &client, &server);
     SAY(send_some(calls, client, 100));
+    SAY(ended(calls, server)); /* there is something to read, and it is not the end */
     SAY(shut(calls, client, SHUT_WR));
+    SAY(ended(calls, client));
     SAY(send_some(calls, client, 1));
     SAY(ready_of(calls, server, WHILE_MS));
+    SAY(ended(calls, server)); /* what is to be read first does not hide it */
     SAY(recv_some(calls, server, 30, 0));
     SAY(recv_some(calls, server, 300, MSG_PEEK));
     SAY(recv_some(calls, server, 300, 0));
@@ -290,8 +298,10 @@ static void run_close_unread(struct net_calls *calls)
     SAY(send_some(calls, server, 7));
     SAY(send_some(calls, client, 5));
     SAY(readable(calls, server));
+    SAY(ended(calls, client));
     SAY(close_fd(calls, server)); /* with something unread: a reset */
     SAY(ready_of(calls, client, WHILE_MS));
+    SAY(ended(calls, client));
     SAY(recv_some(calls, client, 3, 0));
     SAY(recv_some(calls, client, 100, 0));
     SAY(recv_some(calls, client, 100, 0));

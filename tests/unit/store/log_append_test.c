@@ -58,6 +58,53 @@ LOG_TEST(log_wait_gives_each_durability_and_syncs_only_when_asked)
     stand_close(log);
 }
 
+static void await_written(struct log *log, uint64_t end)
+{
+    struct log_figures figures;
+
+    do {
+        CHECK_OK(weir_yield());
+        log_figures(log, &figures);
+    } while (figures.written < end);
+}
+
+LOG_TEST(log_writes_what_nobody_waits_for_by_itself_again_and_again)
+{
+    struct log *log = stand_open(stand);
+    struct log_figures figures;
+
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stand_append_one(stand, log, LOG_FOR_NEW));
+        CHECK_OK(log_wait(log, stand->places[i].end, LOG_MEMORY));
+        await_written(log, stand->places[i].end);
+        /* What is written already wakes nobody, and does not keep the next one from it. */
+        CHECK_OK(log_wait(log, stand->places[i].end, LOG_MEMORY));
+    }
+    log_figures(log, &figures);
+    CHECK_INT(figures.commits, ==, 0);
+    stand_close(log);
+}
+
+LOG_TEST(log_that_is_asked_commits_before_anybody_waits)
+{
+    struct log *log = stand_open(stand);
+    struct log_figures figures;
+
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stand_append_one(stand, log, LOG_FOR_NEW));
+        log_ask(log, stand->places[i].end, LOG_SYNCED);
+        do {
+            CHECK_OK(weir_yield());
+            log_figures(log, &figures);
+        } while (figures.synced < stand->places[i].end);
+        CHECK_INT(figures.commits, ==, i + 1);
+        CHECK_OK(log_wait(log, stand->places[i].end, LOG_SYNCED));
+        log_figures(log, &figures);
+        CHECK_INT(figures.commits, ==, i + 1);
+    }
+    stand_close(log);
+}
+
 struct one {
     struct log *log;
     uint64_t end;
@@ -207,8 +254,10 @@ static int move_tenth(void *arg, const struct log_record *record)
     if (number % 10 != 0) return 0;
     r = log_append(state->log, &part, 1, &options, &place);
     if (r < 0) return r;
-    log_live(state->log, record->position, -(int64_t)log_frame_size(record->bytes));
-    log_live(state->log, place.position, (int64_t)log_frame_size(record->bytes));
+    log_live(state->log,
+             &(struct log_live){record->position, -(int64_t)log_frame_size(record->bytes)}, 1);
+    log_live(state->log, &(struct log_live){place.position, (int64_t)log_frame_size(record->bytes)},
+             1);
     state->moved++;
     return 0;
 }
@@ -223,8 +272,11 @@ LOG_TEST(log_compaction_keeps_disk_use_within_twice_what_is_needed)
 
     for (int i = 0; i < 100; i++) {
         for (int j = 0; j < 10; j++) CHECK_OK(stand_append_one(stand, log, LOG_FOR_NEW));
-        log_live(log, stand->places[10 * i].position,
-                 (int64_t)(stand->places[10 * i].end - stand->places[10 * i].position));
+        log_live(log,
+                 &(struct log_live){
+                     stand->places[10 * i].position,
+                     (int64_t)(stand->places[10 * i].end - stand->places[10 * i].position)},
+                 1);
         while (log_compaction_is_due(log)) {
             int r = log_compact(log, &mover);
             CHECK_OK(r);
@@ -270,7 +322,7 @@ LOG_TEST(log_compaction_ends_when_its_segment_is_trimmed_meanwhile)
     const struct log_mover mover = {trim_meanwhile, &state};
 
     stand_append(stand, log, 200);
-    log_live(log, stand->places[0].position, 100);
+    log_live(log, &(struct log_live){stand->places[0].position, 100}, 1);
     CHECK_INT(log_compact(log, &mover), ==, 1);
     CHECK_INT(state.moved, ==, 1);
     stand_append(stand, log, 1);

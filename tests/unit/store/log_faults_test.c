@@ -80,7 +80,9 @@ static int operate(struct stand *stand, struct log *log, enum operation operatio
         }
         return r;
     case COPY: return log_copy(log, copy_path);
-    case COMPACT: log_live(log, before.first, 100); return log_compact(log, &mover);
+    case COMPACT:
+        log_live(log, &(struct log_live){before.first, 100}, 1);
+        return log_compact(log, &mover);
     case RECOVER: break;
     }
     return 0;

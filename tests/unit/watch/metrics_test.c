@@ -125,6 +125,8 @@ static const struct meter_kind test_kind = {
     .collect = collect_thing,
 };
 
+#define THIRTY "123456789 123456789 123456789 "
+
 FLOW_TEST(meters_are_shared_by_kind_and_name)
 {
     struct meter *meter = meter_get(&test_kind, "a", NULL);
@@ -135,17 +137,18 @@ FLOW_TEST(meters_are_shared_by_kind_and_name)
     CHECK(meter_get(&test_kind, "b", NULL) != meter);
     CHECK(meter_get(&test_kind, "a", "b") != meter);
     /* What does not fit into a name is not looked at either. */
-    CHECK(meter_get(&test_kind, "0123456789012345678901234567890", NULL) ==
-          meter_get(&test_kind, "0123456789012345678901234567890123", NULL));
+    CHECK(meter_get(&test_kind, THIRTY THIRTY "123", NULL) ==
+          meter_get(&test_kind, THIRTY THIRTY "123456", NULL));
+    CHECK(meter_get(&test_kind, THIRTY THIRTY "123", NULL) !=
+          meter_get(&test_kind, THIRTY THIRTY "124", NULL));
     return 0;
 }
 
-/* A name is cut after 31 bytes, which may be inside a character. */
+/* A name is cut after 63 bytes, which may be inside a character. */
 FLOW_TEST(names_that_are_shown_alike_are_one_series)
 {
     static const char *const names[] = {"broken \xff", "broken \xfe", "broken ?",
-                                        "123456789 123456789 123456789 \xc3\xa4",
-                                        "123456789 123456789 123456789 \xd0\xb9"};
+                                        THIRTY THIRTY "12\xc3\xa4", THIRTY THIRTY "12\xd0\xb9"};
     struct meter *meters[5];
 
     for (int i = 0; i < 5; i++) meters[i] = meter_get(&test_kind, names[i], NULL);

@@ -177,7 +177,7 @@ static int unwinding_main(void *arg)
     return result;
 }
 
-TEST(a_task_that_was_interrupted_anywhere_is_unwound_to_its_own_function)
+TEST_WITH(a_task_that_was_interrupted_anywhere_is_unwound_to_its_own_function, .timeout_ms = 60000)
 {
     static struct asking asking;
 

@@ -1,0 +1,59 @@
+/* live.c - which bytes of the log rows still need, and who has ended: told to whoever asked.
+ *
+ * A row needs the record with its payload, and that with its result. What a job counts for in the
+ * first one depends on nothing that changes while it refers to it. */
+#include "engine/state.h"
+
+enum { JOB_LIVE_BYTES = 64 };
+
+static int64_t job_bytes(const struct job *job)
+{
+    return (int64_t)(JOB_LIVE_BYTES + job->payload_bytes + job_tags(job).count +
+                     job_unique_key(job).count + job_idempotency_key(job).count);
+}
+
+static bool has_result(const struct job *job)
+{
+    return job->state == ENGINE_DONE && job->note > 0;
+}
+
+static void tell(struct engine *engine, uint64_t position, int64_t bytes)
+{
+    if (position == POSITION_PENDING) return;
+    engine->live_bytes += bytes;
+    if (engine->hooks.live) engine->hooks.live(engine->hooks.arg, position, bytes);
+}
+
+void live_job(struct engine *engine, const struct job *job, int sign)
+{
+    tell(engine, job->position, sign * job_bytes(job));
+}
+
+void live_result(struct engine *engine, const struct job *job, int sign)
+{
+    if (has_result(job)) tell(engine, job->mark, sign * (int64_t)job->note);
+}
+
+void tell_ended(struct engine *engine, uint64_t id, enum engine_state state)
+{
+    if (engine->hooks.ended) engine->hooks.ended(engine->hooks.arg, id, state);
+}
+
+int64_t live_bytes_of(const struct job *job)
+{
+    int64_t bytes = job->position == POSITION_PENDING ? 0 : job_bytes(job);
+    if (has_result(job) && job->mark != POSITION_PENDING) bytes += job->note;
+    return bytes;
+}
+
+void engine_hooks_set(struct engine *engine, const struct engine_hooks *hooks)
+{
+    engine->hooks = *hooks;
+    engine->live_bytes = 0;
+    for (uint32_t at = 1; at < engine->jobs.fresh; at++) {
+        const struct job *job = job_at(engine, at);
+        if (job->state == ENGINE_NO_JOB) continue;
+        live_job(engine, job, 1);
+        live_result(engine, job, 1);
+    }
+}

@@ -1,0 +1,53 @@
+/* log_sink.h - the server's log: lines of key=value (logfmt) or of JSON, on one descriptor.
+ *
+ *     log_say(sink, WEIR_LOG_INFO, "listening", LOG_TEXT("address", text), LOG_INT("pid", pid));
+ *     time=2026-01-02T03:04:05.678Z level=info msg=listening address=tcp:127.0.0.1:7411 pid=7
+ *
+ * It is the sink of the library too (weir_config.log). Control characters and quotes are escaped:
+ * nobody who chooses a name can forge a line. A line has at most LOG_LINE_BYTES; what does not fit
+ * is left out, whole fields at a time.
+ *
+ * Invariants: one write for each line, so that lines of several threads are whole.
+ * Threads: any.
+ */
+#ifndef WEIR_SERVER_LOG_SINK_H
+#define WEIR_SERVER_LOG_SINK_H
+
+#include <weir/log.h>
+
+#include "base/atomic.h"
+
+enum { LOG_LINE_BYTES = 4096 };
+
+struct log_sink {
+    int fd;
+    ATOM(int) level; /* enum weir_log_level */
+    ATOM(int) json;  /* else logfmt */
+};
+
+struct log_field {
+    const char *key;
+    const char *text; /* NULL: the number */
+    int64_t number;
+};
+#define LOG_TEXT(key_, text_) ((struct log_field){.key = (key_), .text = (text_)})
+#define LOG_INT(key_, number_) ((struct log_field){.key = (key_), .number = (int64_t)(number_)})
+
+void log_sink_init(struct log_sink *sink, int fd, enum weir_log_level level, bool json);
+void log_sink_set(struct log_sink *sink, enum weir_log_level level, bool json);
+enum weir_log_level log_level_named(const char *name); /* "info"; WEIR_LOG_UNSET: none */
+
+/* A weir_log_fn. */
+void log_sink_record(void *keep_sink, const weir_log_record *record);
+
+void log_say_fields(struct log_sink *sink, enum weir_log_level level, const char *message,
+                    const struct log_field *fields, size_t count);
+#define log_say(sink, level, message, ...)                                        \
+    log_say_fields((sink), (level), (message), (struct log_field[]){__VA_ARGS__}, \
+                   sizeof((struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
+
+/* For tests: the line as it is written, with this Unix time. How many bytes. */
+size_t log_format(char line[LOG_LINE_BYTES], bool json, int64_t unix_ns, enum weir_log_level level,
+                  const char *message, const struct log_field *fields, size_t count);
+
+#endif

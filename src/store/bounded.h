@@ -1,0 +1,19 @@
+/* bounded.h - calls of weir/jobs.h for who cannot wait as long as it takes.
+ *
+ * Threads, Cancel: as those. */
+#ifndef WEIR_STORE_BOUNDED_H
+#define WEIR_STORE_BOUNDED_H
+
+#include <weir/jobs.h>
+
+/* As weir_job_enqueue, but in a queue whose overflow is WEIR_WAIT it waits for room for `room_ms`
+ * at most; 0: as long as it may; negative: not at all. When they are over it is WEIR_EOVERLOAD, and
+ * nothing moved; with a negative one -EAGAIN: a wait would help, unlike in a queue that rejects. */
+WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int job_enqueue_within(weir_store *store,
+                                                           const weir_job_spec *spec,
+                                                           int64_t room_ms,
+                                                           weir_enqueued *ret_enqueued);
+/* As weir_job_wait, but WEIR_ESTOPPING once the caller's scope is stopping. */
+WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int job_wait_until_stop(weir_store *store, uint64_t id);
+
+#endif

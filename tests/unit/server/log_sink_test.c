@@ -1,0 +1,53 @@
+/* log_sink_test.c - lines of the log, in both formats. */
+#include <string.h>
+
+#include "harness/test.h"
+#include "proto/json_read.h"
+#include "server/log_sink.h"
+
+static const int64_t then_ns = INT64_C(1767323045678) * 1000000;
+
+TEST(logfmt_quotes_what_needs_it_and_nothing_can_forge_a_line)
+{
+    struct log_field fields[] = {LOG_TEXT("plain", "tcp:127.0.0.1:1"), LOG_TEXT("name", "a b"),
+                                 LOG_TEXT("evil", "x\nlevel=error \"\x1b[31m"), LOG_INT("n", -3),
+                                 LOG_TEXT("empty", "")};
+    char line[LOG_LINE_BYTES];
+    size_t bytes = log_format(line, false, then_ns, WEIR_LOG_INFO, "it is", fields, 5);
+
+    line[bytes] = '\0';
+    CHECK_STR(line, "time=2026-01-02T03:04:05.678Z level=info msg=\"it is\" plain=tcp:127.0.0.1:1 "
+                    "name=\"a b\" evil=\"x\\x0alevel=error \\\"\\x1b[31m\" n=-3 empty=\"\"\n");
+}
+
+TEST(json_lines_are_json)
+{
+    struct log_field fields[] = {LOG_TEXT("evil", "\"\n\x01\xff"), LOG_INT("n", 7)};
+    char line[LOG_LINE_BYTES], why[JSON_WHY_BYTES];
+    struct json_key keys[8];
+    size_t at, bytes = log_format(line, true, then_ns, WEIR_LOG_ERROR, "bad", fields, 2);
+
+    CHECK_INT(line[bytes - 1], ==, '\n');
+    CHECK_INT(json_check((struct bytes){line, bytes - 1},
+                         &(struct json_limits){.depth_max = 1, .keys = keys, .key_room = 8}, &at,
+                         why),
+              ==, 0);
+    CHECK(memmem(line, bytes, "\"n\":7", 5));
+    CHECK(!memchr(line, '\n', bytes - 1));
+}
+
+TEST(what_does_not_fit_is_left_out_and_the_line_is_whole)
+{
+    static char much[LOG_LINE_BYTES * 2];
+    struct log_field fields[] = {LOG_TEXT("much", much), LOG_TEXT("after", "it")};
+    char line[LOG_LINE_BYTES];
+
+    memset(much, 'x', sizeof much - 1);
+    for (int json = 0; json < 2; json++) {
+        size_t bytes = log_format(line, json, then_ns, WEIR_LOG_INFO, "m", fields, 2);
+
+        CHECK_INT(line[bytes - 1], ==, '\n');
+        CHECK(memmem(line, bytes, "after", 5) && !memmem(line, bytes, "much", 4));
+        CHECK(!json || line[bytes - 2] == '}');
+    }
+}

@@ -1,0 +1,315 @@
+/* jobs_bound_test.c - bounds of memory and disk, durability, a wall clock that is set, copies. */
+#include "unit/store/jobs_test.h"
+#include "unit/store/log_test.h"
+
+static void with_little_memory(struct jobs_stand *stand)
+{
+    stand->base.spec.memory_bytes_max = 1 << 20;
+}
+
+JOBS_TEST_WITH(at_the_memory_bound_new_work_is_refused_and_existing_work_goes_on,
+               with_little_memory, .hidden = false)
+{
+    weir_store *store = stand->store;
+    weir_store_figures figures;
+    int64_t r;
+    int jobs = 0;
+
+    while ((r = jobs_try(store, "q", (weir_job_spec){.durability = WEIR_MEMORY})) > 0) jobs++;
+    CHECK_INT(r, ==, -ENOBUFS);
+    CHECK_CONTAINS(weir_why(), "bytes of memory, of 1048576");
+    CHECK_INT(jobs, >, 1000);
+    weir_store_figures_of(store, &figures);
+    CHECK_INT(figures.memory_bytes, <=, (1 << 20) + (64 << 10)); /* the last slab */
+    CHECK_INT(figures.error, ==, 0);
+    /* What is there goes on, to its end and back from the dead. */
+    for (int i = 0; i < jobs / 2; i++) CHECK(jobs_work(store, "q") != 0);
+    (void)jobs_kill(store, "q", "bad");
+    CHECK_OK(weir_store_sync(store));
+    jobs_reopen(stand);
+    CHECK_INT(jobs_queue(stand->store, "q").by_state[WEIR_JOB_READY], ==,
+              (uint64_t)(jobs - jobs / 2 - 1));
+    while (jobs_work(stand->store, "q") != 0) {}
+    CHECK_INT(jobs_queue(stand->store, "q").by_state[WEIR_JOB_LEASED], ==, 0);
+}
+
+static void with_little_disk(struct jobs_stand *stand)
+{
+    stand->base.spec.disk_bytes_max = 8 * stand->base.sizes.segment_bytes;
+    stand->base.spec.history_count_max = 1;
+}
+
+JOBS_TEST_WITH(at_the_disk_bound_new_work_is_refused_and_acknowledgements_go_on, with_little_disk,
+               .hidden = false)
+{
+    static char payload[16000];
+    weir_store *store = stand->store;
+    weir_job_spec spec = {.payload = payload, .payload_bytes = sizeof payload};
+    weir_store_figures figures;
+    int64_t r;
+    int jobs = 0, worked = 0;
+
+    while ((r = jobs_try(store, "q", spec)) > 0) CHECK_INT(++jobs, <, 10000);
+    CHECK_INT(r, ==, -ENOSPC);
+    CHECK_CONTAINS(weir_why(), "disk_bytes_max of 8388608 bytes is used up");
+    CHECK_INT(jobs, >, 50);
+    weir_store_figures_of(store, &figures);
+    CHECK_INT(figures.room_error, ==, -ENOSPC);
+    CHECK_INT(figures.error, ==, 0);
+    while (jobs_work(store, "q") != 0) worked++;
+    CHECK_INT(worked, ==, jobs);
+    /* What is done is let go, and there is room again. */
+    while (jobs_try(store, "q", spec) < 0) {
+        jobs_pass_ms(WEIR_STORE_SYNC_MS); /* upkeep looks */
+        CHECK_OK(weir_yield());
+    }
+}
+
+JOBS_TEST(a_reply_names_the_durability_it_has_got)
+{
+    static const enum weir_durability rows[] = {WEIR_MEMORY, WEIR_WRITTEN, WEIR_SYNCED};
+    uint64_t ids[3];
+
+    for (int i = 0; i < 3; i++) {
+        weir_job_spec spec = stand_job("q", "x");
+        weir_enqueued enqueued;
+
+        spec.durability = rows[i];
+        CHECK_OK(weir_job_enqueue(stand->store, &spec, &enqueued));
+        CHECK_INT(enqueued.durability, ==, rows[i]);
+        ids[i] = enqueued.id;
+    }
+    CHECK_INT(jobs_try(stand->store, "q", (weir_job_spec){.durability = WEIR_SYNCED + 1}), ==,
+              WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "durability is none");
+    jobs_reopen(stand); /* closing puts all on disk */
+    for (int i = 0; i < 3; i++) CHECK_INT(stand_state(stand->store, ids[i]), ==, WEIR_JOB_READY);
+}
+
+static uint64_t commits(weir_store *store)
+{
+    weir_store_figures figures;
+
+    weir_store_figures_of(store, &figures);
+    return figures.commits;
+}
+
+JOBS_TEST(what_is_less_than_synced_is_synced_within_a_second)
+{
+    weir_store *store = stand->store;
+    uint64_t before;
+
+    CHECK_OK(weir_store_sync(store));
+    before = commits(store);
+    (void)jobs_enqueue(store, "q", .durability = WEIR_MEMORY);
+    for (int i = 0; i < 50; i++) CHECK_OK(weir_yield());
+    CHECK_INT(commits(store), ==, before);
+    jobs_pass_ms(WEIR_STORE_SYNC_MS);
+    JOBS_UNTIL(commits(store) > before);
+}
+
+JOBS_TEST(a_wall_clock_that_is_set_back_stops_nothing)
+{
+    weir_store *store = stand->store;
+    uint64_t id = jobs_enqueue(store, "q", .delay_ms = 9000);
+    weir_store_figures figures;
+    weir_job_info info;
+
+    test_wall((JOBS_START_MS - 3600000) * 1000000);
+    jobs_pass_ms(9000);
+    CHECK_INT(jobs_lease(store, "q", NULL), ==, 0); /* a tenth slower */
+    weir_store_figures_of(store, &figures);
+    CHECK_INT(figures.clock_ahead_ms, >=, 3599000);
+    jobs_pass_ms(1000);
+    JOBS_UNTIL(stand_state(store, id) == WEIR_JOB_READY);
+    /* Also when it is set back while the store is closed. */
+    CHECK_OK(weir_store_close(store));
+    test_wall((JOBS_START_MS - 7200000) * 1000000);
+    stand->store = store_stand_open(&stand->base);
+    id = jobs_enqueue(stand->store, "q");
+    CHECK_OK(weir_job_get(stand->store, id, &info));
+    CHECK_INT(info.created_ms, >=, JOBS_START_MS + 9000);
+    weir_job_info_free(&info);
+    /* The wall catches up, and time is its again. */
+    test_wall((JOBS_START_MS + 3600000) * 1000000);
+    (void)jobs_enqueue(stand->store, "q");
+    weir_store_figures_of(stand->store, &figures);
+    CHECK_INT(figures.clock_ahead_ms, ==, 0);
+}
+
+JOBS_TEST(a_wall_clock_that_jumps_ahead_ends_leases_and_starts_what_is_due)
+{
+    weir_store *store = stand->store;
+    uint64_t id = jobs_enqueue(store, "q"), later = jobs_enqueue(store, "q", .delay_ms = 3600000);
+
+    CHECK_INT(jobs_lease(store, "q", NULL), ==, id);
+    test_wall((JOBS_START_MS + 7200000) * 1000000);
+    jobs_pass_ms(60000); /* in which upkeep looks at the wall */
+    JOBS_UNTIL(stand_state(store, id) != WEIR_JOB_LEASED);
+    JOBS_UNTIL(stand_state(store, later) == WEIR_JOB_READY);
+    CHECK_INT(jobs_queue(store, "q").lost, ==, 1);
+}
+
+JOBS_TEST(a_copy_is_a_store_of_its_own_made_while_work_goes_on)
+{
+    weir_store *store = stand->store, *copy;
+    uint64_t id = jobs_enqueue(store, "q", .payload = "abc", .payload_bytes = 3), late;
+    weir_store_spec spec = stand->base.spec;
+    char folder[96], bytes[4];
+
+    (void)snprintf(folder, sizeof folder, "%s-copy", stand->base.path);
+    CHECK_INT(weir_store_copy(store, NULL), ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "folder is not set");
+    CHECK_OK(weir_store_copy(store, folder));
+    CHECK_INT(weir_store_copy(store, folder), ==, -EEXIST);
+    late = jobs_enqueue(store, "q");
+    spec.path = folder;
+    spec.create = false;
+    CHECK_OK(store_open(stand->base.scope, &spec, &stand->base.sizes, &copy));
+    CHECK_INT(weir_job_payload(copy, id, bytes, 4), ==, 3);
+    CHECK_INT(jobs_work(copy, "q"), ==, id);
+    CHECK_OK(weir_store_close(copy));
+    CHECK_INT(jobs_work(store, "q"), ==, id);
+    CHECK_INT(jobs_work(store, "q"), ==, late);
+    folder_remove_all(folder);
+}
+
+JOBS_TEST(a_folder_that_is_in_use_is_refused_by_name)
+{
+    weir_store *second;
+
+    CHECK_INT(store_stand_try(&stand->base, &second), ==, -EBUSY);
+    CHECK_CONTAINS(weir_why(), "in use by process");
+    CHECK_OK(weir_store_close(NULL));
+}
+
+static void with_usual_sizes(struct jobs_stand *stand)
+{
+    stand->base.sizes = (struct store_sizes){.segment_bytes = 4 << 20,
+                                             .buffer_bytes = STORE_BUFFER_BYTES,
+                                             .record_bytes_max = STORE_RECORD_BYTES_MAX};
+}
+
+JOBS_TEST_WITH(many_jobs_of_a_kilobyte_and_with_long_names_fit_into_one_call, with_usual_sizes,
+               .hidden = false)
+{
+    enum { COUNT = 512 };
+    static weir_job_spec specs[COUNT];
+    static weir_enqueued enqueued[COUNT];
+    static char payload[1024], name[WEIR_JOB_NAME_BYTES_MAX + 1];
+
+    memset(payload, 'p', sizeof payload);
+    memset(name, 'n', sizeof name - 1);
+    for (int i = 0; i < COUNT; i++) {
+        specs[i] = stand_job(name, "");
+        specs[i].payload = payload;
+        specs[i].payload_bytes = sizeof payload;
+        specs[i].kind = specs[i].tags = specs[i].fairness_key = specs[i].order_key = name;
+        specs[i].limit_keys[0] = name;
+    }
+    CHECK_OK(weir_job_enqueue_all(stand->store, specs, COUNT, enqueued));
+    jobs_reopen(stand);
+    CHECK_INT(stand_state(stand->store, enqueued[COUNT - 1].id), ==, WEIR_JOB_HELD);
+    specs[COUNT - 1].priority = 99; /* and all are taken back when the last one is refused */
+    CHECK_INT(weir_job_enqueue_all(stand->store, specs, COUNT, enqueued), ==, -EINVAL);
+    CHECK_INT(jobs_queue(stand->store, name).by_state[WEIR_JOB_HELD], ==, COUNT - 1);
+}
+
+/* ---- Calls of as many as there can be ---- */
+
+enum { MOST = WEIR_JOB_ENQUEUE_MAX };
+/* What one call enqueues another one leases, and a third one settles. */
+#if WEIR_JOB_LEASE_MAX != WEIR_JOB_ENQUEUE_MAX || WEIR_JOB_SETTLE_MAX != WEIR_JOB_ENQUEUE_MAX
+#error "calls take as many of each other"
+#endif
+
+/* Each with its number and `rest` bytes behind it. */
+static void put_most(struct jobs_stand *stand, size_t rest, int expected)
+{
+    static weir_job_spec specs[MOST + 1];
+    static weir_enqueued enqueued[MOST + 1];
+    static char payloads[MOST + 1][2048];
+
+    for (int i = 0; i <= MOST; i++) {
+        memcpy(payloads[i], &i, sizeof i);
+        specs[i] = stand_job("q", "");
+        specs[i].payload = payloads[i];
+        specs[i].payload_bytes = sizeof i + rest;
+        specs[i].limit_keys[0] = "key";
+        specs[i].priority = (uint8_t)(i % 3);
+    }
+    CHECK_INT(weir_job_enqueue_all(stand->store, specs, MOST + 1, enqueued), ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "1025 jobs, at most 1024");
+    CHECK_INT(weir_job_enqueue_all(stand->store, specs, MOST, enqueued), ==, expected);
+}
+
+JOBS_TEST_WITH(the_most_jobs_of_a_kilobyte_are_enqueued_leased_and_settled_by_one_call_each,
+               with_usual_sizes, .hidden = false)
+{
+    static weir_job jobs[MOST];
+    static weir_settlement settlements[MOST + 1];
+    static bool seen[MOST];
+    weir_lease_spec lease = {.queue = "q", .worker = "w", .count = MOST, .lease_ms = 60000};
+
+    memset(seen, 0, sizeof seen);
+    put_most(stand, 1020, 0);
+    jobs_reopen(stand);
+    CHECK_INT(weir_job_lease(stand->store, &lease, jobs), ==, MOST);
+    for (int i = 0; i < MOST; i++) {
+        int number;
+
+        memcpy(&number, jobs[i].payload, sizeof number);
+        CHECK_INT(jobs[i].payload_bytes, ==, 1024);
+        CHECK(!seen[number]);
+        seen[number] = true;
+        if (i > 0) CHECK_INT(jobs[i].priority, <=, jobs[i - 1].priority);
+        CHECK_INT(jobs[i].priority, ==, number % 3); /* each has its own payload */
+        settlements[i] = (weir_settlement){
+            .id = jobs[i].id, .token = jobs[i].token + (i == 500), .how = WEIR_SETTLE_ACK};
+    }
+    CHECK_INT(weir_job_settle(stand->store, settlements, MOST + 1), ==, WEIR_EREFUSED);
+    /* One of them is not ours; the others are settled all the same. */
+    CHECK_INT(weir_job_settle(stand->store, settlements, MOST), ==, MOST - 1);
+    for (int i = 0; i < MOST; i++) {
+        CHECK_INT(settlements[i].ret_error, ==, i == 500 ? -ESTALE : 0);
+        if (i != 500) CHECK_INT(settlements[i].ret_state, ==, WEIR_JOB_DONE);
+        weir_job_free(&jobs[i]);
+    }
+    jobs_reopen(stand);
+    CHECK_INT(jobs_queue(stand->store, "q").by_state[WEIR_JOB_DONE], ==, MOST - 1);
+    CHECK_INT(jobs_queue(stand->store, "q").by_state[WEIR_JOB_LEASED], ==, 1);
+}
+
+JOBS_TEST_WITH(jobs_that_are_longer_than_a_record_together_are_refused_all_of_them,
+               with_usual_sizes, .hidden = false)
+{
+    weir_store_figures figures;
+
+    put_most(stand, 2000, -EMSGSIZE);
+    weir_store_figures_of(stand->store, &figures);
+    CHECK_INT(figures.jobs, ==, 0);
+}
+
+/* Those of a long lease are in several records, and so are those of a long settlement; each waits
+ * for the disk once. */
+JOBS_TEST_WITH(a_long_call_waits_for_the_disk_once, with_usual_sizes, .hidden = false)
+{
+    static weir_job jobs[MOST];
+    static weir_settlement settlements[MOST];
+    weir_lease_spec lease = {.queue = "q", .worker = "w", .count = MOST, .lease_ms = 60000};
+    weir_store_figures before, leased, settled;
+
+    put_most(stand, 0, 0);
+    weir_store_figures_of(stand->store, &before);
+    CHECK_INT(weir_job_lease(stand->store, &lease, jobs), ==, MOST);
+    weir_store_figures_of(stand->store, &leased);
+    for (int i = 0; i < MOST; i++) {
+        settlements[i] =
+            (weir_settlement){.id = jobs[i].id, .token = jobs[i].token, .how = WEIR_SETTLE_RELEASE};
+        weir_job_free(&jobs[i]);
+    }
+    CHECK_INT(weir_job_settle(stand->store, settlements, MOST), ==, MOST);
+    weir_store_figures_of(stand->store, &settled);
+    CHECK_INT(leased.commits - before.commits, <=, 2); /* upkeep may have one of its own */
+    CHECK_INT(settled.commits - leased.commits, <=, 2);
+}
