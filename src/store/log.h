@@ -124,7 +124,8 @@ int log_room_now(struct log *log, size_t bytes, enum log_use use);
 LOG_SUSPENDS int log_room(struct log *log, size_t bytes, enum log_use use) LOCK_UNCHECKED;
 /* Who will wait for that soon, and has something to do first: its commit begins now. */
 void log_ask(struct log *log, uint64_t end, enum log_durability durability);
-/* Until everything before `end` is as safe as that. Errors: what the log has stopped with. */
+/* Until everything before `end` is as safe as that. Errors: what the log has stopped with, also for
+ * an `end` that it has never given out; WEIR_EREFUSED for one while it has not. */
 LOG_SUSPENDS int log_wait(struct log *log, uint64_t end,
                           enum log_durability durability) LOCK_UNCHECKED;
 

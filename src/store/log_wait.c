@@ -244,8 +244,9 @@ int log_wait(struct log *log, uint64_t end, enum log_durability durability)
     if (r < 0) return r;
     lock_acquire(&log->lock);
     if (end > log->end) {
+        r = log->error;
         lock_release(&log->lock);
-        return refuse("log_wait: position %" PRIu64 " was never given out", end);
+        return r < 0 ? r : refuse("log_wait: position %" PRIu64 " was never given out", end);
     }
     if (durability == LOG_MEMORY || !reached(log, end, durability)) {
         if (log->error < 0) {

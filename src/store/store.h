@@ -54,6 +54,8 @@ enum {
     STORE_GUESS_BYTES = 768,        /* of a record that is read: most are shorter */
     STORE_READ_TRIES = 8,           /* a record can be moved while it is looked for */
 };
+/* The end of what was decided when the log had stopped: no gate lets anybody pass it. */
+#define STORE_END_LOST UINT64_MAX
 /* Ids that may have been told to somebody and are lost: less than what is decided in a second. */
 #define STORE_LOST_IDS_MAX (UINT64_C(1) << 28)
 
@@ -110,7 +112,7 @@ struct store {
     enum store_state state;
     bool given_up; /* closed by the program: upkeep's end is its own */
     int result;    /* of its end */
-    uint64_t end;  /* behind the last record that was appended */
+    uint64_t end;  /* behind the last record that was appended; or STORE_END_LOST */
     uint64_t records, appended_bytes;
     /* What the log is to know of its bytes, with the next record that is appended: only an append
      * begins a segment, and the newest one is never let go. */

@@ -203,15 +203,16 @@ uint64_t store_append(struct store *store, enum log_use use, uint16_t tag, const
 
     store->live_count = 0;
     assert(r != WEIR_EOVERLOAD && r != -EMSGSIZE);
-    /* The log has stopped. Nobody is told of what was decided, since nobody passes the gate. */
-    if (r < 0) place = (struct log_place){.position = 0, .end = store->end};
+    /* The log has stopped. Nobody is told of what was decided, since nobody passes the gate: also
+     * not if all that was appended before is on disk. */
+    if (r < 0) place = (struct log_place){.position = 0, .end = STORE_END_LOST};
     if (tag == STORE_TAG_ENGINE) engine_logged(store->engine, place.position);
+    store->end = place.end;
     if (r < 0) {
         store->stopped = r;
         store_ring(store);
         return 0;
     }
-    store->end = place.end;
     store->records++;
     store->appended_bytes += log_frame_size(count);
     if (use == LOG_FOR_COMPACTION) store->copied_bytes += log_frame_size(count);

@@ -470,3 +470,50 @@ TEST(store_tells_nothing_that_is_not_on_disk_not_even_in_a_refusal)
     CHECK_OK(store_stand_run(&stand, ask_before_the_sync));
     store_stand_remove(&stand);
 }
+
+/* ---- What was decided and could not be appended is told to nobody ---- */
+
+static int decide_when_the_log_stops(struct store_stand *stand) LOCK_UNCHECKED;
+static int decide_when_the_log_stops(struct store_stand *stand)
+{
+    const struct store_intent intent = {.call = "test", .use = LOG_FOR_EXISTING};
+    const struct log_options options = {.use = LOG_FOR_EXISTING, .tag = STORE_TAG_OPENED};
+    static const enum weir_durability rows[] = {WEIR_MEMORY, WEIR_WRITTEN, WEIR_SYNCED};
+
+    for (int i = 0; i < 3; i++) {
+        weir_store *handle = store_stand_open(stand);
+        struct log_figures figures;
+        struct log_place place;
+        struct store *store;
+
+        stand_await_spares(handle);
+        CHECK_OK(weir_store_sync(handle));
+        test_fault("fsync", -EIO, 1000000);
+        CHECK_OK(store_enter(handle, &intent, &store));
+        /* There is room; now the log stops. All that the store has appended is on disk. */
+        store_unlock_entered(store);
+        CHECK_OK(log_append_now(store->log, NULL, 0, &options, &place));
+        log_ask(store->log, place.end, LOG_SYNCED);
+        do {
+            CHECK_OK(weir_yield());
+            log_figures(store->log, &figures);
+        } while (figures.error == 0);
+        store_lock(store);
+        CHECK_INT(store_append(store, LOG_FOR_EXISTING, STORE_TAG_OPENED, NULL, 0), ==, 0);
+        CHECK_INT(store_leave(store, rows[i], 0), ==, -EIO);
+        test_fault("fsync", -EIO, 0);
+        CHECK_INT(weir_store_close(handle), ==, -EIO);
+        folder_remove_all(stand->path);
+    }
+    return 0;
+}
+
+TEST(store_tells_nothing_that_was_decided_when_its_log_had_stopped)
+{
+    static struct store_stand stand;
+
+    (void)weir_test_calls("fsync"); /* the table is there before the runtime */
+    store_stand_make(&stand);
+    CHECK_OK(store_stand_run(&stand, decide_when_the_log_stops));
+    store_stand_remove(&stand);
+}
