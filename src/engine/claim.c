@@ -185,9 +185,13 @@ static int claim_from(struct engine *engine, uint32_t queue, const struct engine
         uint32_t job = find_candidate(engine, queue_at(engine, queue), spec);
 
         if (!job) break;
-        /* The rest is for the next claim; what was claimed stays claimed. */
+        /* The rest is for the next claim; what was decided stays, so it has not failed. */
         r = command_reserve(engine, (ENGINE_LIMIT_KEYS_MAX + 1) * 400);
-        if (r < 0) return count > 0 ? count : r;
+        if (r < 0 && count == 0 && skips == ENGINE_SKIP_MAX) return r;
+        if (r < 0) {
+            wake_queue(engine, queue);
+            break;
+        }
         if (put_aside(engine, job)) {
             if (--skips > 0) continue;
             wake_queue(engine, queue);

@@ -207,6 +207,66 @@ TEST_WITH(memory_that_runs_out_loses_and_doubles_nothing, .timeout_ms = 60000)
     CHECK_INT(test_sweep_alloc(live_through, NULL), >, 20);
 }
 
+static int halfway_count;
+
+/* Candidates of one queue whose key was taken by another: a claim puts them aside, one after the
+ * other, and memory may run out at each of them. The record has so many bytes before that. */
+static int put_many_aside(void *arg)
+{
+    enum { MANY = ENGINE_SKIP_MAX };
+    static struct engine_claimed claimed[MANY];
+    static char filler[64 << 10];
+    struct engine_job_spec first = job_spec("other");
+    struct engine_key_spec key = {.name = slice("k"), .concurrency = MANY};
+    struct engine_claim_spec claim = {.queue = slice("r"), .count = MANY, .lease_ms = 10};
+    struct engine *engine = NULL;
+    struct engine_enqueued enqueued;
+    struct engine_slice woken;
+    char tenant[32];
+    size_t before;
+    int r;
+
+    r = engine_open(&helper_config, &engine);
+    if (r == 0) r = engine_key_set(engine, T0, &key);
+    for (int i = 0; i < 2 * MANY && r == 0; i++) {
+        struct engine_job_spec spec = job_spec(i % 2 ? "q" : "r");
+        (void)snprintf(tenant, sizeof tenant, "tenant-%d", i);
+        spec.fairness_key = slice(tenant);
+        spec.limit_keys[0] = slice("k");
+        spec.limit_key_count = 1;
+        r = engine_enqueue(engine, T0, &spec, &enqueued);
+    }
+    if (r == 0) r = engine_claim(engine, T0, &claim, claimed);
+    if (r < 0) goto out;
+    engine_logged(engine, 1);
+    first.payload = (struct engine_slice){filler, *(size_t *)arg};
+    r = engine_enqueue(engine, T0, &first, &enqueued);
+    if (r < 0) goto out;
+    while (engine_next_wake(engine, &woken)) {}
+    claim.queue = slice("q");
+    before = engine_record_bytes(engine);
+    r = engine_claim(engine, T0, &claim, claimed);
+    if (r < 0) CHECK_INT(engine_record_bytes(engine), ==, before);
+    /* Who waits is served when the rest is put aside. */
+    if (r == 0 && engine_ready(engine, slice("q")) > 0) {
+        CHECK(engine_next_wake(engine, &woken));
+        halfway_count += test_alloc_failed();
+    }
+    check_engine(engine);
+out:
+    engine_close(engine);
+    return r;
+}
+
+TEST_WITH(a_claim_that_fails_for_want_of_memory_has_decided_nothing, .timeout_ms = 60000)
+{
+    for (size_t bytes = 4 << 10; bytes < (24 << 10); bytes += 2 << 10) {
+        test_note("%zu bytes before", bytes);
+        CHECK_INT(test_sweep_alloc(put_many_aside, &bytes), >, 20);
+    }
+    CHECK_INT(halfway_count, >, 0);
+}
+
 /* ---- Speed: shown, not checked ---- */
 
 TEST_WITH(a_life_with_limits_and_keys_takes_little_time, .timeout_ms = 60000)
