@@ -49,7 +49,7 @@ static int run_main(void *arg)
     struct run *run = arg;
     int r = 0, closed = 0;
 
-    WEIR_DEADLINE(60000) {
+    WEIR_DEADLINE(STORE_STAND_DEADLINE_MS) {
         WEIR_SCOPE(scope, &closed, .name = "stores", .on_failure = WEIR_FAIL_FAST, .max_tasks = 64,
                    .overflow = WEIR_REJECT) {
             run->stand->scope = scope;

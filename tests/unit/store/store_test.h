@@ -16,6 +16,9 @@
 #include "harness/test.h"
 #include "store/store.h"
 
+/* For calls that insist on a deadline. It is no test's timeout: that one says who hangs. */
+#define STORE_STAND_DEADLINE_MS INT64_C(3600000)
+
 struct store_stand {
     char path[64];
     weir_scope *scope;
