@@ -307,16 +307,16 @@ STORE_TIMEOUT_S = 150  # the programs give up before
 def lifecycle_row(name, n, n_quick):
     """Insert, claim, acknowledge in groups of the size in the name."""
     metrics = tuple(f"{name}_{metric}" for metric in ("rate", "cpu", "bytes", "logged",
-                                                    "compacted", "group"))
+                                                    "compacted", "group", "p50", "p99"))
     own = metrics[3:]
     return Row(name, STORE, n, n_quick, metrics=metrics, timeout_s=STORE_TIMEOUT_S, plain=own,
                some=own, data=True)
 
 
-def tasks_row(tasks, n, n_quick):
+def tasks_row(tasks, n, n_quick, suffix=""):
     """Lifecycles of so many tasks with one job each at a time; the bare log with groups as large as
     weir's were, and the disk."""
-    name = f"tasks_{tasks}"
+    name = f"tasks_{tasks}{suffix}"
     metrics = tuple(f"{name}_{metric}" for metric in ("rate", "cpu", "bytes", "logged", "compacted",
                                                     "group", "p50", "p99"))
     return Row(name, {**STORE, "disk": "disk"}, n, n_quick, metrics=metrics,
@@ -331,9 +331,17 @@ def own_row(name, n, n_quick, metrics, some=()):
                some=tuple(f"{name}_{metric}" for metric in some), data=True)
 
 
-def enqueue_row(producers, n, n_quick):
+def insert_row(group, n, n_quick, suffix=""):
+    """Inserts in groups of this size."""
+    name = f"insert_{group}{suffix}"
+    rate, p50, p99 = (f"{name}_{metric}" for metric in ("rate", "p50", "p99"))
+    return Row(name, STORE, n, n_quick, metrics=(rate, p50, p99), timeout_s=STORE_TIMEOUT_S,
+               data=True)
+
+
+def enqueue_row(producers, n, n_quick, suffix=""):
     """Inserts by so many producers; the bare log has groups as large as weir's were."""
-    name = f"enqueue_{producers}"
+    name = f"enqueue_{producers}{suffix}"
     rate, group, p50, p99 = (f"{name}_{metric}" for metric in ("rate", "group", "p50", "p99"))
     return Row(name, {**STORE, "disk": "disk"}, n, n_quick, metrics=(rate, group, p50, p99),
                timeout_s=STORE_TIMEOUT_S, plain=(group,), some=(rate, group),
@@ -424,10 +432,26 @@ GROUPS = {
         tasks_row(16, 40_000, 3_200),
         tasks_row(64, 100_000, 6_400),
         tasks_row(256, 200_000, 25_600),
+        tasks_row(1, 3_000, 200, "_1k"),
+        tasks_row(16, 40_000, 3_200, "_1k"),
+        tasks_row(64, 100_000, 6_400, "_1k"),
+        tasks_row(256, 100_000, 25_600, "_1k"),
         enqueue_row(1, 5_000, 500),
         enqueue_row(16, 80_000, 3_200),
         enqueue_row(64, 200_000, 12_800),
         enqueue_row(256, 500_000, 51_200),
+        enqueue_row(1, 5_000, 500, "_1k"),
+        enqueue_row(16, 80_000, 3_200, "_1k"),
+        enqueue_row(64, 100_000, 12_800, "_1k"),
+        enqueue_row(256, 100_000, 51_200, "_1k"),
+        insert_row(1, 3_000, 200),
+        insert_row(16, 40_000, 3_200),
+        insert_row(128, 200_000, 12_800),
+        insert_row(1024, 400_000, 51_200),
+        insert_row(1, 3_000, 200, "_1k"),
+        insert_row(16, 40_000, 3_200, "_1k"),
+        insert_row(128, 100_000, 12_800, "_1k"),
+        insert_row(1024, 100_000, 51_200, "_1k"),
         own_row("open", 1_000_000, 50_000, ("time", "memory")),
         own_row("claim", 1_000_000, 50_000, ("none", "blocked", "ratio")),
         # Too short a run sees no compaction.

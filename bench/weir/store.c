@@ -1,10 +1,10 @@
 /* store.c - `bench store`: jobs in weir's own store, on disk before the answer.
  *
- * lifecycle_B: one task whose calls are of B jobs each, as the peers' groups are. tasks_P and
- * enqueue_P: P tasks of one worker, each of which has one job at a time and waits for the answer of
- * every call; groups form by themselves. Every call is under a deadline. The jobs of lifecycle_B
- * and tasks_P have a limit key, a fairness key and a unique key; the store's sizes are its
- * defaults, and its metrics are on.
+ * lifecycle_B and insert_B: one task whose calls are of B jobs each, as the peers' groups are.
+ * tasks_P and enqueue_P: P tasks of one worker, each of which has one job at a time and waits for
+ * the answer of every call; groups form by themselves. Every call is under a deadline. The jobs of
+ * lifecycle_B and tasks_P have a limit key, a fairness key and a unique key; the store's sizes are
+ * its defaults, and its metrics are on.
  *
  * What is written by a lifecycle is counted by the store itself, with whole pages as the peers'. */
 #include <weir/weir.h>
@@ -285,21 +285,34 @@ struct group {
     weir_settlement settlements[WEIR_JOB_SETTLE_MAX];
 };
 
+/* The group's specs, in one commit. */
+static int insert_group(struct run *run, struct group *group)
+{
+    int64_t begin_ns = begin_time(run);
+    int r = weir_job_enqueue_all(run->store, group->specs, run->shape.group, group->enqueued);
+
+    note_time(run, begin_ns, false, true);
+    return r;
+}
+
 /* One commit for all inserts, one for all claims, one for all acknowledgements. */
 static int group_lifecycles(struct run *run, struct group *group)
 {
     size_t count = run->shape.group;
     weir_lease_spec lease = {
         .queue = QUEUE, .worker = "bench", .count = count, .lease_ms = LEASE_MS};
+    int64_t begin_ns;
     int r;
 
     for (size_t i = 0; i < count; i++)
         group->specs[i] = whole_job_of(run, ++run->id, group->keys[i]);
-    r = weir_job_enqueue_all(run->store, group->specs, count, group->enqueued);
+    r = insert_group(run, group);
     if (r < 0) return r;
+    begin_ns = begin_time(run);
     r = weir_job_lease(run->store, &lease, group->jobs);
     if (r >= 0 && (size_t)r != count) r = -ENOENT; /* a lease gives all that there are */
     if (r < 0) return r;
+    note_time(run, begin_ns, false, false);
     for (size_t i = 0; i < count; i++) {
         const weir_job *job = &group->jobs[i];
 
@@ -307,7 +320,9 @@ static int group_lifecycles(struct run *run, struct group *group)
         group->settlements[i] =
             (weir_settlement){.id = job->id, .token = job->token, .how = WEIR_SETTLE_ACK};
     }
+    begin_ns = begin_time(run);
     r = weir_job_settle(run->store, group->settlements, count);
+    note_time(run, begin_ns, false, false);
     for (size_t i = 0; i < count; i++) weir_job_free(&group->jobs[i]);
     return r >= 0 && (size_t)r != count ? -ESTALE : r;
 }
@@ -356,7 +371,9 @@ static void lifecycle_in(struct run *run, weir_scope *scope)
 {
     if (run->shape.group > WEIR_JOB_ENQUEUE_MAX)
         bench_fail(run->bench, run->bench->workload, "more jobs than one call takes");
+    run->times_ns = store_times_new(run->bench, 3 * (run->bench->n / run->shape.group + 2));
     lifecycles_by(run, scope, 1, group_caller);
+    free(run->times_ns);
 }
 
 static void tasks_in(struct run *run, weir_scope *scope)
@@ -384,7 +401,21 @@ static int enqueue_caller(void *arg)
     return r;
 }
 
-static void enqueue_in(struct run *run, weir_scope *scope)
+/* As the peers' groups: one call for all of them. */
+static int insert_caller(void *arg)
+{
+    static struct group group;
+    struct run *run = *(struct run **)arg;
+    int r = 0;
+
+    for (size_t i = 0; i < run->rounds && r >= 0; i++) {
+        for (size_t k = 0; k < run->shape.group; k++) group.specs[k] = job_of(run, ++run->id);
+        WEIR_DEADLINE(DEADLINE_MS) { r = insert_group(run, &group); }
+    }
+    return r < 0 ? r : 0;
+}
+
+static void inserts_by(struct run *run, weir_scope *scope, size_t callers, int (*caller)(void *arg))
 {
     size_t group = run->shape.group;
     size_t rounds = (run->bench->n + group - 1) / group;
@@ -397,13 +428,13 @@ static void enqueue_in(struct run *run, weir_scope *scope)
     run_open(run, scope);
     (void)store_payload(1);
     run->rounds = 1;
-    run_callers(run, group, enqueue_caller);
+    run_callers(run, callers, caller);
     run_settle(run);
     run->time_count = 0;
     run->rounds = rounds;
     before = run_figures(run);
     begin = store_clock_now(run->bench);
-    run_callers(run, group, enqueue_caller);
+    run_callers(run, callers, caller);
     end = store_clock_now(run->bench);
     after = run_figures(run);
     store_print_rate(run->bench, &begin, &end, rounds * group, "jobs_per_s");
@@ -412,6 +443,18 @@ static void enqueue_in(struct run *run, weir_scope *scope)
     store_print_times(run->bench, run->times_ns, run->time_count);
     free(run->times_ns);
     run_close(run);
+}
+
+static void enqueue_in(struct run *run, weir_scope *scope)
+{
+    inserts_by(run, scope, run->shape.group, enqueue_caller);
+}
+
+static void insert_in(struct run *run, weir_scope *scope)
+{
+    if (run->shape.group > WEIR_JOB_ENQUEUE_MAX)
+        bench_fail(run->bench, run->bench->workload, "more jobs than one call takes");
+    inserts_by(run, scope, 1, insert_caller);
 }
 
 /* ---- Open ---- */
@@ -603,6 +646,11 @@ static void enqueue_measure(const struct bench *bench)
     in_scope(bench, enqueue_in);
 }
 
+static void insert_measure(const struct bench *bench)
+{
+    in_scope(bench, insert_in);
+}
+
 static void open_measure(const struct bench *bench)
 {
     in_scope(bench, open_in);
@@ -631,10 +679,26 @@ static const struct bench_workload workloads[] = {
     {"tasks_16", 40000, tasks_measure},
     {"tasks_64", 100000, tasks_measure},
     {"tasks_256", 200000, tasks_measure},
+    {"tasks_1_1k", 4000, tasks_measure},
+    {"tasks_16_1k", 40000, tasks_measure},
+    {"tasks_64_1k", 100000, tasks_measure},
+    {"tasks_256_1k", 100000, tasks_measure},
     {"enqueue_1", 4000, enqueue_measure},
     {"enqueue_16", 40000, enqueue_measure},
     {"enqueue_64", 100000, enqueue_measure},
     {"enqueue_256", 300000, enqueue_measure},
+    {"enqueue_1_1k", 4000, enqueue_measure},
+    {"enqueue_16_1k", 40000, enqueue_measure},
+    {"enqueue_64_1k", 100000, enqueue_measure},
+    {"enqueue_256_1k", 100000, enqueue_measure},
+    {"insert_1", 4000, insert_measure},
+    {"insert_16", 40000, insert_measure},
+    {"insert_128", 200000, insert_measure},
+    {"insert_1024", 400000, insert_measure},
+    {"insert_1_1k", 4000, insert_measure},
+    {"insert_16_1k", 40000, insert_measure},
+    {"insert_128_1k", 100000, insert_measure},
+    {"insert_1024_1k", 100000, insert_measure},
     {"open", MANY, open_measure},
     {"claim", MANY, claim_measure},
     {"compaction", 400000, compaction_measure},
