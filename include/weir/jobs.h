@@ -571,7 +571,8 @@ enum weir_bulk_action {
 /* weir_bulk_begin - do that to all that the filter finds now, at most WEIR_BULK_MAX: their ids are
  * frozen and worked off in the background, also after a restart. `expected` is how many the caller
  * thinks there are, or WEIR_BULK_ANY. Returns how many. Errors: -EEXIST (there are another number:
- * weir_why says how many), -E2BIG (more than WEIR_BULK_MAX). */
+ * weir_why says how many), -E2BIG (more than WEIR_BULK_MAX, or than one record holds, if their ids
+ * are far apart: then none is touched, and the filter has to find fewer). */
 WEIR_SUSPENDS int weir_bulk_begin(weir_store *store, const weir_job_filter *filter,
                                   enum weir_bulk_action action, uint64_t expected,
                                   uint64_t *ret_id);

@@ -296,12 +296,25 @@ int weir_dead_list(weir_store *handle, const char *queue, uint64_t after, uint64
 
 _Static_assert(WEIR_BULKS_DONE_MAX == ENGINE_BULKS_DONE_MAX, "as jobs.h says");
 
+/* What was begun, if it has all of them: a smaller set would leave the rest, and who has asked for
+ * all would not know. The lock is held. */
+static int whole_set(struct store *store, int frozen, int64_t count, uint64_t id)
+{
+    if (frozen < 0) return store_refuse(store, frozen);
+    if (frozen == count || engine_bulk_drop(store->engine, store_now_ms(store), id) < 0)
+        return frozen;
+    return refuse_as(-E2BIG,
+                     "store '%s': of %lld jobs %d fit into one set: their ids are far apart",
+                     store->object.name, (long long)count, frozen);
+}
+
 int weir_bulk_begin(weir_store *handle, const weir_job_filter *filter, enum weir_bulk_action action,
                     uint64_t expected, uint64_t *ret_id)
 {
     const struct store_intent intent = {.call = "weir_bulk_begin", .use = LOG_FOR_EXISTING};
     struct engine_filter wanted = filter_of(filter);
     struct store *store;
+    uint64_t id = 0;
     int64_t count;
     int r = check_filter(filter);
 
@@ -321,11 +334,13 @@ int weir_bulk_begin(weir_store *handle, const weir_job_filter *filter, enum weir
                       store->object.name, (long long)count, WEIR_BULK_MAX);
     } else {
         r = engine_bulk_begin(store->engine, store_now_ms(store), &wanted,
-                              (enum engine_action)action, ret_id);
-        if (r < 0) r = store_refuse(store, r);
+                              (enum engine_action)action, &id);
+        r = whole_set(store, r, count, id);
     }
     store_commit(store, LOG_FOR_EXISTING);
-    return store_leave(store, WEIR_DURABILITY_UNSET, r);
+    r = store_leave(store, WEIR_DURABILITY_UNSET, r);
+    if (r >= 0) *ret_id = id;
+    return r;
 }
 
 int weir_bulk_begin_ids(weir_store *handle, const uint64_t *ids, size_t count,
@@ -333,6 +348,7 @@ int weir_bulk_begin_ids(weir_store *handle, const uint64_t *ids, size_t count,
 {
     const struct store_intent intent = {.call = "weir_bulk_begin_ids", .use = LOG_FOR_EXISTING};
     struct store *store;
+    uint64_t id = 0;
     int r;
 
     if (count > WEIR_BULK_MAX)
@@ -340,12 +356,12 @@ int weir_bulk_begin_ids(weir_store *handle, const uint64_t *ids, size_t count,
     r = store_enter(handle, &intent, &store);
     if (r < 0) return r;
     r = engine_bulk_begin_ids(store->engine, store_now_ms(store), ids, (uint32_t)count,
-                              (enum engine_action)action, ret_id);
-    if (r < 0)
-        r = store_refuse(store, r);
-    else
-        store_commit(store, LOG_FOR_EXISTING);
-    return store_leave(store, WEIR_DURABILITY_UNSET, r);
+                              (enum engine_action)action, &id);
+    r = whole_set(store, r, (int64_t)count, id);
+    store_commit(store, LOG_FOR_EXISTING);
+    r = store_leave(store, WEIR_DURABILITY_UNSET, r);
+    if (r >= 0) *ret_id = id;
+    return r;
 }
 
 int weir_bulk_list(weir_store *handle, weir_bulk_info *ret_bulks, size_t bulks_max)

@@ -254,3 +254,23 @@ JOBS_TEST(many_jobs_are_cancelled_and_what_has_changed_meanwhile_is_counted)
     CHECK_INT(jobs_queue(store, "q").by_state[WEIR_JOB_CANCELLED], ==, 100);
     CHECK_INT(jobs_work(store, "q"), ==, kept);
 }
+
+JOBS_TEST(a_set_that_would_not_hold_all_jobs_is_refused)
+{
+    enum { COUNT = 40000 };
+    static uint64_t ids[COUNT];
+    weir_store *store = stand->store;
+    weir_bulk_info info;
+    uint64_t bulk = 7;
+
+    for (uint64_t i = 0; i < COUNT; i++) ids[i] = (i + 1) << 35; /* far apart */
+    CHECK_INT(weir_bulk_begin_ids(store, ids, COUNT, WEIR_BULK_CANCEL, &bulk), ==, -E2BIG);
+    CHECK_CONTAINS(weir_why(), "of 40000 jobs ");
+    CHECK_CONTAINS(weir_why(), "ids are far apart");
+    CHECK_INT(bulk, ==, 7);
+    CHECK_INT(weir_bulk_list(store, &info, 1), ==, 0);
+    CHECK_INT(weir_bulk_begin_ids(store, ids, COUNT / 2, WEIR_BULK_CANCEL, &bulk), ==, COUNT / 2);
+    CHECK_INT(weir_bulk_drop(store, bulk), ==, 0);
+    jobs_reopen(stand);
+    CHECK_INT(weir_bulk_list(stand->store, &info, 1), ==, 0);
+}
