@@ -168,7 +168,8 @@ enum { LOG_HELD_SEGMENTS = 2 };
 enum log_holding {
     LOG_HOLDS_NOBODY = 0,
     LOG_HOLDS_WHILE_COMPACTED, /* the calling task compacts, and is never held back itself */
-    LOG_HOLDS_WHILE_LET_GO,    /* it has done enough: until what it has trimmed has gone */
+    LOG_HOLDS_WHILE_LET_GO,    /* it has done enough: until what it has trimmed has gone; and once
+                                  compaction is due again, since it is going to look */
 };
 /* Which of them it is from now on, by the task that compacts. Never suspends. */
 void log_hold_back(struct log *log, enum log_holding holding);

@@ -126,8 +126,9 @@ static uint64_t use_max_of(struct log *log)
 static bool is_getting_on(const struct log *log)
 {
     if (log->pins > 0 || log->meta_waits || log->no_space) return false;
-    return log->holding == LOG_HOLDS_WHILE_COMPACTED ||
-           (log->holding == LOG_HOLDS_WHILE_LET_GO && log_leaving_count(log) > 0);
+    if (log->holding != LOG_HOLDS_WHILE_LET_GO) return log->holding == LOG_HOLDS_WHILE_COMPACTED;
+    /* Who compacts may not have come to it yet: what others fill until then is too much as well. */
+    return log_leaving_count(log) > 0 || use_later_of(log) > bound_of(log);
 }
 
 bool log_is_held_back(struct log *log, enum log_use use, uint64_t size)

@@ -70,6 +70,8 @@ static int find_room(struct store *store, const struct store_intent *intent)
         r = check_disk(store, intent->use);
         if (r == 0) r = log_room_now(store->log, bytes, intent->use);
         if (r != WEIR_EOVERLOAD) break;
+        /* Who is held back waits for upkeep, which may be at rest. */
+        if (log_compaction_is_due(store->log)) store_ring(store);
         store_unlock(store);
         r = log_room(store->log, bytes, intent->use);
         store_lock(store);

@@ -119,6 +119,31 @@ LOG_TEST(log_holds_new_work_back_while_compaction_is_behind)
     CHECK_OK(log_close(log));
 }
 
+/* Who compacts has not come to it yet, be it for want of a processor. */
+LOG_TEST(log_holds_new_work_back_once_compaction_is_due_again)
+{
+    struct log *log = stand_open(stand);
+    struct writer writer = {.log = log, .use = LOG_FOR_NEW, .count = MANY};
+    int r = 0;
+
+    HELD_SCOPE(scope, &r)
+    {
+        log_hold_back(log, LOG_HOLDS_WHILE_LET_GO);
+        start(scope, &writer);
+        await_held(log, 1);
+        CHECK_INT(segments(log), ==, 1 + LOG_HELD_SEGMENTS);
+        CHECK_OK(append_one(log, LOG_FOR_EXISTING));
+        let_go(log, 2); /* then it is not due any more, and whoever compacts says that it rests */
+        log_hold_back(log, LOG_HOLDS_WHILE_LET_GO);
+        await_held(log, 2);
+        log_hold_back(log, LOG_HOLDS_NOBODY);
+    }
+    CHECK_OK(r);
+    CHECK_OK(atom_load(&writer.result));
+    CHECK_INT(atom_load(&writer.done), ==, MANY);
+    CHECK_OK(log_close(log));
+}
+
 /* A lease that could not be renewed meanwhile would be lost. */
 LOG_TEST(log_never_holds_existing_work_back)
 {
