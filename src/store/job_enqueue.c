@@ -241,7 +241,7 @@ struct many {
  * follows it and of who is let go on at its limit keys when it is taken back. It is counted
  * closely, as many must fit into one record. */
 enum { JOB_BYTES = 320, MOVE_BYTES = 128 };
-static size_t bytes_of(const struct engine_job_spec *job)
+size_t job_one_of_many_bytes(const struct engine_job_spec *job)
 {
     size_t moves = (job->batch != 0 ? 2 : 0) + (job->order_key.count > 0) + job->limit_key_count;
     size_t bytes = JOB_BYTES + moves * MOVE_BYTES + job->payload.count + job->trace.count +
@@ -264,7 +264,7 @@ static int convert_all(struct store *store, size_t spec_bytes, const weir_job_sp
         r = job_spec_convert(store, &spec, many->traces[i], &many->jobs[i]);
         if (r < 0) return r;
         if (spec.delay_ms > 0) many->jobs[i].run_at_ms = -spec.delay_ms; /* from now, see below */
-        intent->bytes += bytes_of(&many->jobs[i]);
+        intent->bytes += job_one_of_many_bytes(&many->jobs[i]);
     }
     return 0;
 }

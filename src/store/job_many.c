@@ -55,7 +55,7 @@ static int commit_convert(struct commit *commit, struct store_intent *intent)
 
     for (size_t i = 0; r == 0 && i < spec->job_count; i++) {
         r = job_spec_convert(commit->store, &spec->jobs[i], commit->traces[i], &commit->jobs[i]);
-        intent->bytes += job_spec_bytes(&spec->jobs[i]);
+        if (r == 0) intent->bytes += job_one_of_many_bytes(&commit->jobs[i]);
     }
     for (size_t i = 0; r == 0 && i < spec->settlement_count; i++) {
         weir_settlement *one = &spec->settlements[i];

@@ -329,8 +329,10 @@ bool store_boundary(struct belonging *belonging, unsigned row, struct boundary *
 enum { JOB_TRACE_BYTES = 64 };
 int job_spec_convert(struct store *store, const weir_job_spec *spec, char trace[JOB_TRACE_BYTES],
                      struct engine_job_spec *ret_spec);
-/* Bytes that it takes in a record, beside a command's own. */
+/* Bytes that it takes in a record, beside a command's own: at most, before it is converted; and
+ * closely, as one of many that must fit into one record. */
 size_t job_spec_bytes(const weir_job_spec *spec);
+size_t job_one_of_many_bytes(const struct engine_job_spec *job);
 
 /* ---- job_settle.c ---- */
 

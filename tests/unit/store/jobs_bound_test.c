@@ -290,6 +290,104 @@ JOBS_TEST_WITH(jobs_that_are_longer_than_a_record_together_are_refused_all_of_th
     CHECK_INT(figures.jobs, ==, 0);
 }
 
+/* ---- Commits of as many as there can be ---- */
+
+enum { SETTLED = WEIR_COMMIT_SETTLE_MAX };
+
+static void lease_for_commit(weir_store *store, weir_settlement settlements[SETTLED])
+{
+    for (int i = 0; i < SETTLED; i++) {
+        (void)jobs_enqueue(store, "first");
+        settlements[i] = (weir_settlement){.how = i % 2 ? WEIR_SETTLE_ACK : WEIR_SETTLE_RELEASE};
+        settlements[i].id = jobs_lease(store, "first", &settlements[i].token);
+        CHECK(settlements[i].id != 0);
+    }
+}
+
+static int commit_most(weir_store *store, size_t payload_bytes, weir_settlement *settlements,
+                       size_t settlement_count)
+{
+    static weir_job_spec specs[MOST];
+    static char payload[2048];
+
+    for (int i = 0; i < MOST; i++) {
+        specs[i] = stand_job("next", "");
+        specs[i].payload = payload;
+        specs[i].payload_bytes = payload_bytes;
+    }
+    return weir_commit(store, &(weir_commit_spec){.jobs = specs,
+                                                  .job_count = MOST,
+                                                  .settlements = settlements,
+                                                  .settlement_count = settlement_count});
+}
+
+JOBS_TEST_WITH(a_commit_has_the_most_small_jobs_and_settlements_there_can_be, with_usual_sizes,
+               .hidden = false)
+{
+    static weir_settlement settlements[SETTLED];
+
+    lease_for_commit(stand->store, settlements);
+    CHECK_OK(commit_most(stand->store, 100, settlements, SETTLED));
+    jobs_reopen(stand);
+    CHECK_INT(jobs_queue(stand->store, "next").by_state[WEIR_JOB_READY], ==, MOST);
+    CHECK_INT(jobs_queue(stand->store, "first").by_state[WEIR_JOB_DONE], ==, SETTLED / 2);
+    CHECK_INT(jobs_queue(stand->store, "first").by_state[WEIR_JOB_READY], ==, SETTLED / 2);
+}
+
+JOBS_TEST_WITH(a_commit_is_as_long_as_a_record_can_be_and_no_longer, with_usual_sizes,
+               .hidden = false)
+{
+    static weir_settlement settlements[SETTLED];
+    weir_store_figures figures;
+
+    CHECK_OK(commit_most(stand->store, 1024, NULL, 0));
+    lease_for_commit(stand->store, settlements);
+    CHECK_INT(commit_most(stand->store, 2048, settlements, SETTLED), ==, -EMSGSIZE);
+    CHECK_CONTAINS(weir_why(), "more bytes than one record holds");
+    weir_store_figures_of(stand->store, &figures);
+    CHECK_INT(figures.jobs, ==, MOST + SETTLED);
+    for (int i = 0; i < SETTLED; i++)
+        CHECK_INT(stand_state(stand->store, settlements[i].id), ==, WEIR_JOB_LEASED);
+}
+
+/* What is counted for a job is enough for the longest that it can say, also when all of them are
+ * taken back: their records would be refused by the log, and that stops the program. */
+JOBS_TEST_WITH(a_commit_of_jobs_that_say_all_they_can_fits_or_is_refused, with_usual_sizes,
+               .hidden = false)
+{
+    static char names[16][WEIR_JOB_NAME_BYTES_MAX + 1];
+    static weir_job_spec specs[MOST];
+    weir_commit_spec commit = {.jobs = specs};
+    int r = 0;
+
+    for (int i = 0; i < 16; i++) memset(names[i], 'a' + i, WEIR_JOB_NAME_BYTES_MAX);
+    for (int i = 0; i < MOST; i++) {
+        specs[i] = stand_job(names[0], "");
+        specs[i].kind = names[1];
+        specs[i].tags = names[2];
+        specs[i].fairness_key = names[3];
+        specs[i].order_key = i % 2 ? names[4] : NULL;
+        specs[i].expires_ms = JOBS_START_MS * 2;
+        specs[i].timeout_ms = UINT32_MAX;
+        specs[i].version = UINT32_MAX;
+        specs[i].run_at_ms = i % 4 == 3 ? JOBS_START_MS * 2 : 0;
+        for (int k = 0; k < WEIR_JOB_LIMIT_KEYS_MAX; k++) specs[i].limit_keys[k] = names[5 + k];
+        for (int k = 0; k < WEIR_JOB_NEVER_MAX; k++) specs[i].retry.never[k] = names[10 + k];
+    }
+    for (int k = 0; k < WEIR_JOB_LIMIT_KEYS_MAX; k++)
+        CHECK_OK(
+            weir_key_set(stand->store, &(weir_key_spec){.name = names[5 + k], .concurrency = 1}));
+    for (commit.job_count = MOST; commit.job_count > 0; commit.job_count--) {
+        specs[commit.job_count - 1].priority = 99; /* refused in the end, and all taken back */
+        r = weir_commit(stand->store, &commit);
+        specs[commit.job_count - 1].priority = 0;
+        if (r != -EMSGSIZE) break;
+    }
+    CHECK_INT(r, ==, -EINVAL);
+    CHECK_INT(commit.job_count, >, 400);
+    CHECK_OK(weir_commit(stand->store, &commit));
+}
+
 /* Those of a long lease are in several records, and so are those of a long settlement; each waits
  * for the disk once. */
 JOBS_TEST_WITH(a_long_call_waits_for_the_disk_once, with_usual_sizes, .hidden = false)
