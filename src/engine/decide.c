@@ -152,10 +152,16 @@ static int pending_reserve(struct engine *engine)
     return 0;
 }
 
+/* For a command, beside what the record keeps for taking back what is in it. */
+static int record_reserve(struct engine *engine, size_t bytes)
+{
+    return writer_reserve(engine, &engine->record, bytes + COMMAND_BYTES + engine->take_back_bytes);
+}
+
 int command_reserve(struct engine *engine, size_t bytes)
 {
-    if (writer_reserve(engine, &engine->record, bytes + COMMAND_BYTES) < 0 ||
-        pending_reserve(engine) < 0 || place_reserve(engine) < 0)
+    if (record_reserve(engine, bytes) < 0 || pending_reserve(engine) < 0 ||
+        place_reserve(engine) < 0)
         return engine_refuse(engine, -ENOMEM, "there is no memory to decide this in");
     return 0;
 }
@@ -178,7 +184,7 @@ int command_begin(struct engine *engine, int64_t now_ms, size_t given_bytes)
 int command_give(struct engine *engine, size_t given_bytes)
 {
     engine->command_given = given_bytes;
-    if (writer_reserve(engine, &engine->record, given_bytes + COMMAND_BYTES) == 0) return 0;
+    if (record_reserve(engine, given_bytes) == 0) return 0;
     return engine_refuse(engine, -ENOMEM, "there is no memory to decide this in");
 }
 

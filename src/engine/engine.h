@@ -214,7 +214,9 @@ void engine_foresee(const struct engine *engine, const struct engine_job_spec *s
 
 /* Undoes the enqueueing of a job by the record that is not logged yet: for a command that is made
  * of several, of which a later one was refused. The last one first: -EBUSY if it was begun or has
- * ended, or if others have joined its batch. Its id is not given again. */
+ * ended, or if others have joined its batch. Memory for it was kept when it was enqueued, so that
+ * it never fails if all that was decided since was taken back. Else -ENOMEM if others, who wait
+ * behind it, would go on and there is none for them. Its id is not given again. */
 int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id);
 /* The next ids and tokens are so much higher: those that somebody was told, and that a crash has
  * lost, must not be given again. The next record says it. */

@@ -317,6 +317,10 @@ static void fill_first_state(struct engine *engine, const struct probe *probe,
     fill_onward(engine, &probe->job, run_at_ms, set);
 }
 
+/* What it takes to take a job back: that it is forgotten, and what its batch says then. The command
+ * that enqueues it has kept much more for itself than it takes, so these are there at its end. */
+enum { TAKE_BACK_BYTES = OP_SET_BYTES_MAX + 20 };
+
 static int enqueue_in(struct engine *engine, const struct engine_job_spec *spec,
                       struct probe *probe, struct engine_enqueued *ret_enqueued)
 {
@@ -355,6 +359,7 @@ static int enqueue_in(struct engine *engine, const struct engine_job_spec *spec,
     }
     engine->last_id++;
     if (spec->batch) batch_join(engine, spec->batch);
+    engine->take_back_bytes += TAKE_BACK_BYTES;
     queue_at(engine, probe->queue)->counted.enqueued++;
     if (op.job.set.state == ENGINE_READY) wake_queue(engine, probe->queue);
     *ret_enqueued = (struct engine_enqueued){engine->last_id, false};
@@ -407,31 +412,32 @@ static int check_take_back(struct engine *engine, const struct job *job)
     return 0;
 }
 
-int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id)
+/* Whether others go on when it is gone, which takes places for them. Not if the last one is taken
+ * back first: then nobody is behind it, and its batch is still open. */
+static bool lets_others_go_on(const struct engine *engine, const struct job *job)
 {
-    struct op op = {.type = OP_FORGET, .forget = id};
-    int r = command_begin(engine, now_ms, 0);
-    uint32_t number = r < 0 ? 0 : job_find(engine, id);
-    uint32_t keys[ENGINE_LIMIT_KEYS_MAX];
-    uint32_t chain, key_count;
-    const struct job *job;
-    uint64_t batch;
+    uint32_t chain = job_chain(job);
 
-    if (r < 0) return r;
-    if (!number)
-        return engine_refuse(engine, -ENOENT, "job %llu: there is none", (unsigned long long)id);
-    job = job_at(engine, number);
-    r = check_take_back(engine, job);
-    if (r < 0) return r;
-    chain = job_chain(job);
-    batch = job_batch(job);
-    key_count = job_limit_count(job);
+    if (job_batch(job) && !batch_find_open(engine, job_batch(job))) return true;
+    return chain && job->state != ENGINE_HELD && chain_at(engine, chain)->held;
+}
+
+/* Who is blocked at its limit keys gets its place, which is one at each; what else could go on
+ * there, or all if there is no memory for places, is left for the next tick. */
+static void take_back(struct engine *engine, const struct job *job, bool has_memory)
+{
+    struct op op = {.type = OP_FORGET, .forget = job->id};
+    uint32_t chain = job_chain(job), key_count = job_limit_count(job);
+    uint64_t batch = job_batch(job);
+    uint32_t keys[ENGINE_LIMIT_KEYS_MAX];
+
     /* They go with the job, if it is their last. */
     if (chain) atom_ref(engine, ATOM_CHAIN, chain);
     for (uint32_t i = 0; i < key_count; i++) {
         keys[i] = job_limit(job, i);
         atom_ref(engine, ATOM_KEY, keys[i]);
     }
+    engine->moves_left = has_memory ? key_count : 0;
     queue_of(engine, job)->counted.enqueued--;
     command_op(engine, &op);
     if (batch) batch_unjoin(engine, batch);
@@ -441,5 +447,21 @@ int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id)
         atom_unref(engine, ATOM_KEY, keys[i]);
     }
     if (chain) atom_unref(engine, ATOM_CHAIN, chain);
+}
+
+int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id)
+{
+    bool has_memory = command_begin(engine, now_ms, 0) == 0;
+    uint32_t number = job_find(engine, id);
+    int r;
+
+    if (!number)
+        return engine_refuse(engine, -ENOENT, "job %llu: there is none", (unsigned long long)id);
+    r = check_take_back(engine, job_at(engine, number));
+    if (r < 0) return r;
+    if (!has_memory && lets_others_go_on(engine, job_at(engine, number))) return -ENOMEM;
+    assert(engine->take_back_bytes >= TAKE_BACK_BYTES);
+    engine->take_back_bytes -= TAKE_BACK_BYTES;
+    take_back(engine, job_at(engine, number), has_memory);
     return 0;
 }

@@ -86,6 +86,7 @@ void engine_logged(struct engine *engine, uint64_t position)
     engine->pending_count = 0;
     engine->logged_id = engine->last_id;
     engine->record.count = RECORD_HEAD_BYTES_MAX;
+    engine->take_back_bytes = 0;
     record_shrink(engine);
 }
 

@@ -290,7 +290,8 @@ struct engine {
     struct engine_hooks hooks;
     int64_t live_bytes; /* the sum of what hooks.live was told */
     unsigned moves_left;
-    size_t command_at; /* where the command began in the record, and what it was given */
+    size_t take_back_bytes; /* of the record, for taking back what it has enqueued: always there */
+    size_t command_at;      /* where the command began in the record, and what it was given */
     size_t command_given;
 };
 

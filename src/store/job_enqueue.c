@@ -1,4 +1,5 @@
 /* job_enqueue.c - new jobs: one, or many at once. */
+#include <assert.h>
 #include <errno.h>
 #include <weir/trace.h>
 
@@ -234,8 +235,18 @@ int weir_job_enqueue_sized(weir_store *handle, size_t spec_bytes, const weir_job
 
 struct many {
     struct engine_job_spec *jobs;
+    uint64_t *ids; /* of those that are no duplicates */
     char (*traces)[JOB_TRACE_BYTES];
 };
+
+void job_take_back(struct store *store, int64_t now_ms, const uint64_t *ids, size_t count)
+{
+    while (count-- > 0) {
+        int r = ids[count] == 0 ? 0 : engine_take_back(store->engine, now_ms, ids[count]);
+
+        assert(r == 0);
+    }
+}
 
 /* What one of many takes: what it says, and room for what is said of it, of its batch, of who
  * follows it and of who is let go on at its limit keys when it is taken back. It is counted
@@ -287,11 +298,10 @@ static int enqueue_all_now(struct store *store, const struct many *many, size_t 
         r = engine_enqueue(store->engine, now_ms, job, &one);
         if (r < 0) {
             r = refused(store, r);
-            while (i-- > 0)
-                if (!ret_enqueued[i].duplicate)
-                    (void)engine_take_back(store->engine, now_ms, ret_enqueued[i].id);
+            job_take_back(store, now_ms, many->ids, i);
             return r;
         }
+        many->ids[i] = one.duplicate ? 0 : one.id;
         ret_enqueued[i] = (weir_enqueued){one.id, one.duplicate, WEIR_DURABILITY_UNSET};
     }
     return r;
@@ -309,9 +319,10 @@ int weir_job_enqueue_all_sized(weir_store *handle, size_t spec_bytes, const weir
     if (count == 0) return 0;
     if (count > WEIR_JOB_ENQUEUE_MAX)
         return refuse("weir_job_enqueue_all: %zu jobs, at most %d", count, WEIR_JOB_ENQUEUE_MAX);
-    many.jobs = mem_alloc(count * (sizeof *many.jobs + sizeof *many.traces));
+    many.jobs = mem_alloc(count * (sizeof *many.jobs + sizeof *many.ids + sizeof *many.traces));
     if (!many.jobs) return -ENOMEM;
-    many.traces = (char(*)[JOB_TRACE_BYTES])(void *)(many.jobs + count);
+    many.ids = (uint64_t *)(void *)(many.jobs + count);
+    many.traces = (char(*)[JOB_TRACE_BYTES])(void *)(many.ids + count);
     durability = store_durability(store, specs[0].durability);
     r = convert_all(store, spec_bytes, specs, count, &many, &intent);
     if (r == 0) r = store_enter(handle, &intent, &store);

@@ -17,6 +17,7 @@ struct commit {
     struct engine_job_spec *jobs;
     char (*traces)[JOB_TRACE_BYTES];
     weir_enqueued *enqueued;
+    uint64_t *ids; /* of the jobs that are no duplicates */
 };
 
 static int commit_check(const weir_commit_spec *spec)
@@ -66,13 +67,6 @@ static int commit_convert(struct commit *commit, struct store_intent *intent)
     return r;
 }
 
-static void take_back(struct commit *commit, int64_t now_ms, size_t count)
-{
-    while (count-- > 0)
-        if (!commit->enqueued[count].duplicate)
-            (void)engine_take_back(commit->store->engine, now_ms, commit->enqueued[count].id);
-}
-
 /* All of it, under one lock: what can refuse comes before what cannot be undone. */
 static int commit_now(struct commit *commit)
 {
@@ -94,10 +88,11 @@ static int commit_now(struct commit *commit)
         r = engine_enqueue(store->engine, now_ms, &commit->jobs[i], &one);
         if (r < 0) {
             r = store_refuse(store, r);
-            take_back(commit, now_ms, i);
+            job_take_back(store, now_ms, commit->ids, i);
             return r;
         }
         commit->enqueued[i] = (weir_enqueued){one.id, one.duplicate, WEIR_DURABILITY_UNSET};
+        commit->ids[i] = one.duplicate ? 0 : one.id;
     }
     for (size_t i = 0; i < spec->settlement_count; i++) {
         weir_settlement *one = &spec->settlements[i];
@@ -105,7 +100,7 @@ static int commit_now(struct commit *commit)
         r = job_settle_now(store, now_ms, one);
         one->ret_error = r < 0 ? store_refuse(store, r) : 0;
         one->ret_state = r < 0 ? WEIR_JOB_NONE : (enum weir_job_state)r;
-        if (r < 0 && i == 0) take_back(commit, now_ms, spec->job_count);
+        if (r < 0 && i == 0) job_take_back(store, now_ms, commit->ids, spec->job_count);
         for (size_t k = i + 1; r < 0 && k < spec->settlement_count; k++)
             spec->settlements[k].ret_error = r;
         if (r < 0) return r;
@@ -144,12 +139,13 @@ int weir_commit_sized(weir_store *handle, size_t spec_bytes, const weir_commit_s
     r = commit_check(&spec);
     if (r < 0) return r;
     commit.spec = &spec;
-    memory = mem_alloc((spec.job_count + 1) *
-                       (sizeof *commit.jobs + sizeof *commit.enqueued + sizeof *commit.traces));
+    memory = mem_alloc((spec.job_count + 1) * (sizeof *commit.jobs + sizeof *commit.enqueued +
+                                               sizeof *commit.ids + sizeof *commit.traces));
     if (!memory) return -ENOMEM;
     commit.jobs = memory;
     commit.enqueued = (weir_enqueued *)(void *)(commit.jobs + spec.job_count);
-    commit.traces = (char(*)[JOB_TRACE_BYTES])(void *)(commit.enqueued + spec.job_count);
+    commit.ids = (uint64_t *)(void *)(commit.enqueued + spec.job_count);
+    commit.traces = (char(*)[JOB_TRACE_BYTES])(void *)(commit.ids + spec.job_count);
     r = commit_go(handle, &commit);
     mem_free(memory);
     return r;

@@ -74,8 +74,7 @@ static int enqueue_then(struct store *store, int64_t now_ms, const weir_settleme
             if (r < 0) r = store_refuse(store, r);
         }
         if (r < 0) {
-            while (i-- > 0)
-                if (ids[i] != 0) (void)engine_take_back(store->engine, now_ms, ids[i]);
+            job_take_back(store, now_ms, ids, i);
             return r;
         }
         ids[i] = enqueued.duplicate ? 0 : enqueued.id;
@@ -96,8 +95,7 @@ static int settle_now(struct store *store, int64_t now_ms, const weir_settlement
     r = job_settle_now(store, now_ms, one);
     if (r >= 0) return r;
     r = store_refuse(store, r);
-    for (size_t i = 0; i < one->then_count; i++)
-        if (ids[i] != 0) (void)engine_take_back(store->engine, now_ms, ids[i]);
+    job_take_back(store, now_ms, ids, one->then_count);
     return r;
 }
 

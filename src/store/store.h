@@ -333,6 +333,9 @@ int job_spec_convert(struct store *store, const weir_job_spec *spec, char trace[
  * closely, as one of many that must fit into one record. */
 size_t job_spec_bytes(const weir_job_spec *spec);
 size_t job_one_of_many_bytes(const struct engine_job_spec *job);
+/* Jobs that the record which is not appended yet has enqueued were never there: the last one first,
+ * and whatever memory there is. Ids that are 0 are those of duplicates. The lock is held. */
+void job_take_back(struct store *store, int64_t now_ms, const uint64_t *ids, size_t count);
 
 /* ---- job_settle.c ---- */
 

@@ -180,6 +180,124 @@ TEST(whatever_is_taken_back_leaves_the_state_of_before)
     engine_close(other);
 }
 
+/* ---- Without memory ---- */
+
+static uint64_t allocations_left;
+
+/* From one allocation on there is none any more, until it is said otherwise. */
+static void *resize_until(void *arg, void *block, size_t bytes_before, size_t bytes)
+{
+    if (bytes > 0 && allocations_left == 0) return NULL;
+    if (bytes > 0) allocations_left--;
+    return helper_resize(arg, block, bytes_before, bytes);
+}
+
+static struct engine *open_with_keys(void)
+{
+    struct engine_config config = helper_config;
+    struct engine *engine = NULL;
+
+    allocations_left = UINT64_MAX;
+    config.resize = resize_until;
+    CHECK_OK(engine_open(&config, &engine));
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        struct engine_key_spec key = {.concurrency = 1 + (uint32_t)i};
+
+        snprintf(name, sizeof name, "k%d", i);
+        key.name = slice(name);
+        CHECK_OK(engine_key_set(engine, T0, &key));
+    }
+    return engine;
+}
+
+/* Memory runs out with the n-th allocation; what was enqueued until then is taken back without any.
+ * Returns whether it ran out. */
+static bool enqueue_and_take_back(uint64_t n)
+{
+    enum { GROUP = 120 };
+    struct engine *engine = open_with_keys();
+    struct engine *other = helper_open();
+    struct engine_enqueued enqueued[GROUP];
+    struct engine_figures figures;
+    uint64_t chance = 11, batch = 0, before, queued;
+    int r = 0, count = 0;
+
+    for (int i = 0; i < 20; i++) put_any(engine, &chance, T0, &batch, &enqueued[i]);
+    for (int i = 0; i < 5; i++) work_a_little(engine, &chance, T0);
+    pass_on(engine, other, 1);
+    before = state_sum(engine);
+    CHECK_OK(engine_figures(engine, slice("q"), &figures));
+    queued = figures.enqueued;
+    allocations_left = n;
+    while (r >= 0 && count < GROUP) {
+        r = put_any(engine, &chance, T0 + 1, &batch, &enqueued[count]);
+        if (r == 0) count++;
+    }
+    if (r < 0) CHECK_INT(r, ==, -ENOMEM);
+    allocations_left = 0;
+    while (count-- > 0)
+        if (!enqueued[count].duplicate)
+            CHECK_OK(engine_take_back(engine, T0 + 1, enqueued[count].id));
+    allocations_left = UINT64_MAX;
+    check_engine(engine);
+    CHECK(state_sum(engine) == before);
+    CHECK_OK(engine_figures(engine, slice("q"), &figures));
+    CHECK_INT(figures.enqueued, ==, queued);
+    pass_on(engine, other, 2); /* and its record says the same */
+    CHECK(state_sum(other) == before);
+    engine_close(engine);
+    engine_close(other);
+    return r < 0;
+}
+
+TEST(what_was_enqueued_is_taken_back_though_there_is_no_memory_at_all)
+{
+    uint64_t n = 0;
+
+    while (enqueue_and_take_back(n)) n++;
+    CHECK_INT(n, >, 50);
+}
+
+/* Not the last one first: who waits behind it would go on, and nothing was kept for that. */
+TEST(who_is_taken_back_before_others_behind_it_may_find_no_memory)
+{
+    struct engine *engine = open_with_keys();
+    struct engine_job_spec spec = job_spec("q");
+    uint64_t first, second, before;
+    char name[16];
+    int r;
+
+    spec.order_key = slice("o");
+    first = put(engine, T0, &spec);
+    second = put(engine, T0, &spec);
+    spec.order_key = slice("");
+    for (int i = 0; i < 300; i++) { /* until there are no lanes left that were made beforehand */
+        snprintf(name, sizeof name, "f%d", i);
+        spec.fairness_key = slice(name);
+        put(engine, T0, &spec);
+        before = state_sum(engine);
+        allocations_left = 0;
+        r = engine_take_back(engine, T0, first);
+        allocations_left = UINT64_MAX;
+        check_engine(engine);
+        if (r == -ENOMEM) break;
+        CHECK_OK(r);
+        CHECK_INT(state_of(engine, second), ==, ENGINE_READY);
+        spec.fairness_key = slice("");
+        spec.order_key = slice("o"); /* again: one that runs, and one behind it */
+        first = second;
+        second = put(engine, T0, &spec);
+        spec.order_key = slice("");
+    }
+    CHECK_INT(r, ==, -ENOMEM);
+    CHECK(state_sum(engine) == before);
+    CHECK_INT(state_of(engine, second), ==, ENGINE_HELD);
+    CHECK_OK(engine_take_back(engine, T0, first));
+    CHECK_INT(state_of(engine, second), ==, ENGINE_READY);
+    engine_close(engine);
+}
+
 /* ---- Lost ids ---- */
 
 TEST(ids_and_tokens_that_are_skipped_are_never_given)
