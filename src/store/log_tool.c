@@ -425,6 +425,8 @@ int log_repair(const struct kernel *kernel, const char *from, const char *to, lo
             r = kernel->rename(kernel, partial, to);
             if (r < 0) log_fail(why, r, "rename to '%s': %s", to, weir_strerror(r));
         }
+        /* What was told to be repaired must not be gone, or "partial", after a power cut. */
+        if (r == 0) r = log_folder_sync_name(&target, why);
         log_folder_close(&target);
     }
     walk_end(&walk);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "unit/store/log_test.h"
+#include "unit/store/volume_kernel.h"
 
 #define FIRST "0000000000000001.log"
 #define SECOND "0000000000000002.log"
@@ -137,6 +138,29 @@ TEST(store_repair_covers_a_segment_that_is_missing)
     CHECK_INT(summary.gap_count, >=, 1);
     stand_remove(&copy);
     stand_remove(&stand);
+}
+
+/* Nothing is left on this disk after a power cut but what was synced, the names included. */
+TEST(store_repair_is_there_by_its_name_after_a_power_cut)
+{
+    static struct stand stand;
+    const struct kernel *kernel = volume_kernel_begin(4 << 20);
+    struct log_summary summary;
+    struct log_why why = {""};
+    struct stat found;
+
+    stand_make(&stand);
+    stand_remove(&stand); /* it is on the disk in memory */
+    (void)snprintf(stand.path, sizeof stand.path, "/store");
+    kernel_override(kernel);
+    CHECK_OK(stand_run(&stand, fill_store));
+    kernel_override(NULL);
+    CHECK_OK(log_repair(kernel, "/store", "/copy", NULL, NULL, &why));
+    volume_kernel_crash();
+    CHECK_INT(kernel->stat(kernel, "/copy.partial", &found), ==, -ENOENT);
+    if (log_verify(kernel, "/copy", &summary, &why) < 0) TEST_FAIL("verify: %s", why.text);
+    CHECK_INT(summary.record_count, ==, 150);
+    volume_kernel_end();
 }
 
 /* ---- The program ---- */
