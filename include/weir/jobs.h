@@ -265,17 +265,22 @@ typedef struct weir_settlement {
     size_t then_count;         /* to WEIR_JOB_THEN_MAX */
     uint64_t *ret_then_ids;    /* of these; may be NULL */
     int ret_error; /* 0: settled; -ESTALE, -ENOENT, or why a `then` was refused: then it is not */
-    enum weir_job_state ret_state; /* what it is in now */
+    enum weir_job_state ret_state;   /* what it is in now */
+    enum weir_durability durability; /* default: the store's; not in a commit, which has its own */
 } weir_settlement;
 
-/* weir_job_settle - up to WEIR_JOB_SETTLE_MAX leases, which wait for the disk once. Each is
- * settled, with all its `then`, or not at all: ret_error. A `then` is enqueued while
- * the job is still leased: one with the same unique key is a duplicate of it. Returns how many were
- * settled; an error only if none was, or if it is not known to be on disk. */
+/* weir_job_settle - up to WEIR_JOB_SETTLE_MAX leases, which wait for the disk once, as the safest
+ * of them asks for. Each is settled, with all its `then`, or not at all: ret_error. A `then` is as
+ * safe as its settlement, whatever it asks for itself. It is enqueued while the job is still
+ * leased: one with the same unique key is a duplicate of it. Returns how many were settled; an
+ * error only if none was, or if it is not known to be as safe. */
 WEIR_SUSPENDS int weir_job_settle_sized(weir_store *store, size_t settlement_bytes,
                                         weir_settlement *settlements, size_t count);
 #define weir_job_settle(store, settlements, count) \
     weir_job_settle_sized((store), sizeof(weir_settlement), (settlements), (count))
+
+/* weir_job_ack, weir_job_fail and weir_job_release have the store's durability; weir_job_settle
+ * takes another. */
 
 /* weir_job_ack - done. Errors: -ESTALE, -ENOENT, -EMSGSIZE (result_bytes_max). */
 WEIR_SUSPENDS int weir_job_ack(weir_store *store, uint64_t id, uint64_t token, const void *result,

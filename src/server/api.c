@@ -299,19 +299,25 @@ int api_settle_durability(struct exchange *x, enum weir_durability asked,
     return 0;
 }
 
+struct json_writer *api_wrote_as(struct exchange *x, unsigned status, enum weir_durability asked)
+{
+    enum weir_durability got = asked == WEIR_DURABILITY_UNSET ? api_of(x)->durability : asked;
+    struct json_writer *json = exchange_json(x, status);
+
+    json_open_object(json);
+    json_key(json, "durability");
+    json_put_string(json, api_durability_name(got));
+    return json;
+}
+
 int api_wrote(struct exchange *x, unsigned status, enum weir_durability asked,
               struct json_writer **ret_json)
 {
     enum weir_durability got;
-    struct json_writer *json;
     int r = api_settle_durability(x, asked, &got);
 
     if (r < 0) return r;
-    json = exchange_json(x, status);
-    json_open_object(json);
-    json_key(json, "durability");
-    json_put_string(json, api_durability_name(got));
-    *ret_json = json;
+    *ret_json = api_wrote_as(x, status, got);
     return 0;
 }
 

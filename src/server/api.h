@@ -101,7 +101,9 @@ WEIR_SUSPENDS int api_settle_durability(struct exchange *x, enum weir_durability
 /* Begins the answer to a write: an object with "durability", left open. */
 WEIR_SUSPENDS int api_wrote(struct exchange *x, unsigned status, enum weir_durability asked,
                             struct json_writer **ret_json);
-/* The same, and nothing else is in it. */
+/* The same for what has waited as was asked for itself. Never suspends. */
+struct json_writer *api_wrote_as(struct exchange *x, unsigned status, enum weir_durability asked);
+/* Nothing else is in it. */
 WEIR_SUSPENDS int api_wrote_only(struct exchange *x, enum weir_durability asked);
 
 /* Bytes as they came: JSON as it stands, others as base64 under `base64_key`. */

@@ -169,10 +169,10 @@ static int settle_all(struct exchange *x, const struct in_many *in, weir_settlem
     if (r == 0 && in->settle_count == 0) r = api_allow(x, VERB_WORK, NULL);
     if (r == 0) r = fill_settlements(x, in, true, ones);
     if (r < 0) return r;
+    for (unsigned i = 0; i < in->settle_count; i++) ones[i].durability = asked;
     r = weir_job_settle(api_of(x)->store, ones, in->settle_count);
     if (r < 0) return api_fail(x, r, "settle");
-    r = api_wrote(x, 200, asked, &json);
-    if (r < 0) return r;
+    json = api_wrote_as(x, 200, asked);
     put_settled(json, in, ones);
     json_close(json);
     return 0;

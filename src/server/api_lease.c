@@ -459,11 +459,11 @@ static int settle(struct exchange *x, const struct in_settle *in, enum weir_sett
 
     if (r == 0) r = in_settlement(x, in, how, &one);
     if (r < 0) return r;
+    one.durability = asked;
     r = weir_job_settle(api_of(x)->store, &one, 1);
     if (r >= 0 && one.ret_error < 0 && !SERVER_PLANTED(REFUSAL_UNSEEN)) r = one.ret_error;
     if (r < 0) return api_fail(x, r, "job");
-    r = api_wrote(x, 200, asked, &json);
-    if (r < 0) return r;
+    json = api_wrote_as(x, 200, asked);
     api_put_id(json, "id", one.id);
     out_text(json, "state", weir_job_state_name(one.ret_state));
     json_close(json);

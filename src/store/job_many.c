@@ -37,6 +37,9 @@ static int commit_check(const weir_commit_spec *spec)
         if (one->then_count > 0)
             return refuse("weir_commit: settlement of job %llu has jobs of its own",
                           (unsigned long long)one->id);
+        if (one->durability != WEIR_DURABILITY_UNSET)
+            return refuse("weir_commit: settlement of job %llu has a durability of its own",
+                          (unsigned long long)one->id);
         if (one->delay_ms > ENGINE_SPAN_MS_MAX)
             return refuse("settlement of job %llu: delay_ms is more than three years",
                           (unsigned long long)one->id);

@@ -21,7 +21,24 @@ int job_settle_check(const struct store *store, const weir_settlement *one)
     if (one->then_count > WEIR_JOB_THEN_MAX || (one->then_count > 0 && !one->then))
         return refuse("settlement of job %llu: %zu jobs follow, at most %d",
                       (unsigned long long)one->id, one->then_count, WEIR_JOB_THEN_MAX);
+    if (one->durability > WEIR_SYNCED)
+        return refuse("settlement of job %llu: durability is none", (unsigned long long)one->id);
     return 0;
+}
+
+/* They wait once: so the safest that one of them asks for. One that is refused counts as well,
+ * since its refusal may tell of what others have decided. */
+static enum weir_durability safest(const struct store *store, const weir_settlement *settlements,
+                                   size_t count)
+{
+    enum weir_durability most = count == 0 ? store->spec.durability : WEIR_MEMORY;
+
+    for (size_t i = 0; i < count; i++) {
+        enum weir_durability one = store_durability(store, settlements[i].durability);
+
+        if (one > most) most = one;
+    }
+    return most > WEIR_SYNCED ? WEIR_SYNCED : most; /* one that is none was refused */
 }
 
 static size_t bytes_of(const weir_settlement *one)
@@ -173,7 +190,7 @@ int weir_job_settle_sized(weir_store *handle, size_t settlement_bytes, weir_sett
     seen = store->end;
     store_unlock(store);
     /* Those that were settled are; the others say why they were not. */
-    if (r >= 0 || settled > 0) r = store_gate(store, seen, store->spec.durability);
+    if (r >= 0 || settled > 0) r = store_gate(store, seen, safest(store, settlements, count));
     store_exit(store);
     return r < 0 ? r : settled;
 }

@@ -300,6 +300,64 @@ API_TEST(leases_are_settled_together_each_for_itself)
               422);
 }
 
+/* Whether all that was decided is on disk. */
+static bool all_is_synced(struct api_stand *stand)
+{
+    struct store *store = store_look_up(stand->api.store, "test");
+    struct log_figures figures;
+    uint64_t end;
+
+    store_lock(store);
+    end = store->end;
+    store_unlock(store);
+    log_figures(store->log, &figures);
+    return figures.synced >= end;
+}
+
+static void settle_with(struct api_stand *stand, const char *way, const char *durability)
+{
+    char told[64], more[128], body[256];
+    uint64_t id, token;
+
+    (void)api_enqueue(stand, "q", "k", "1");
+    id = api_lease(stand, "q", &token);
+    (void)snprintf(told, sizeof told, "\"durability\":\"%s\"", durability);
+    if (strcmp(way, "settle") == 0) {
+        (void)snprintf(body, sizeof body,
+                       "{%s,\"settle\":[{\"id\":%" PRIu64 ",\"token\":%" PRIu64
+                       ",\"how\":\"ack\"}]}",
+                       told, id, token);
+        CHECK_INT(api_ask(stand, "POST", "/v1/settle", body), ==, 200);
+    } else {
+        (void)snprintf(more, sizeof more, ",%s%s", told,
+                       strcmp(way, "ack") == 0 ? "" : ",\"delay_ms\":3600000");
+        CHECK_INT(about(stand, id, way, token, more), ==, 200);
+    }
+    CHECK_CONTAINS(api_body(stand), told);
+    CHECK_CONTAINS(api_body(stand), "\"state\":");
+}
+
+API_TEST(a_settlement_takes_the_durability_that_is_asked_for)
+{
+    static const char *const ways[] = {"ack", "fail", "release", "settle"};
+    uint64_t id, token;
+
+    for (int i = 0; i < 4; i++) {
+        settle_with(stand, ways[i], "synced");
+        CHECK(all_is_synced(stand));
+        settle_with(stand, ways[i], "written");
+        /* Upkeep syncs what is a second old: if this takes so long, once more. */
+        do settle_with(stand, ways[i], "memory");
+        while (all_is_synced(stand));
+    }
+    (void)api_enqueue(stand, "q", "k", "1");
+    id = api_lease(stand, "q", &token);
+    CHECK_INT(about(stand, id, "ack", token, ",\"durability\":\"none\""), ==, 422);
+    CHECK_INT(about(stand, id, "ack", token, ""), ==, 200);
+    CHECK_CONTAINS(api_body(stand), "\"durability\":\"synced\""); /* the store's */
+    CHECK(all_is_synced(stand));
+}
+
 API_TEST(a_commit_is_all_or_nothing)
 {
     uint64_t id, token, other, other_token;

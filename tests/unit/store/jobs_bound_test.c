@@ -86,6 +86,110 @@ JOBS_TEST(a_reply_names_the_durability_it_has_got)
     for (int i = 0; i < 3; i++) CHECK_INT(stand_state(stand->store, ids[i]), ==, WEIR_JOB_READY);
 }
 
+/* How safe all that was decided is. The clock stands, so upkeep syncs nothing by itself. */
+static bool is_safe(weir_store *handle, enum weir_durability durability)
+{
+    struct store *store = store_look_up(handle, "test");
+    struct log_figures figures;
+    uint64_t end;
+
+    store_lock(store);
+    end = store->end;
+    store_unlock(store);
+    log_figures(store->log, &figures);
+    return (durability == WEIR_SYNCED ? figures.synced : figures.written) >= end;
+}
+
+static weir_settlement leased_for(weir_store *store, enum weir_settle how,
+                                  enum weir_durability durability)
+{
+    weir_settlement one = {.how = how, .durability = durability};
+
+    (void)jobs_enqueue(store, "q");
+    one.id = jobs_lease(store, "q", &one.token);
+    CHECK(one.id != 0);
+    CHECK_OK(weir_store_sync(store));
+    return one;
+}
+
+static void check_settlements(weir_store *store, enum weir_durability stores_own)
+{
+    static const enum weir_settle ways[] = {WEIR_SETTLE_ACK, WEIR_SETTLE_FAIL, WEIR_SETTLE_DEAD,
+                                            WEIR_SETTLE_RELEASE};
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        for (int asked = WEIR_DURABILITY_UNSET; asked <= WEIR_SYNCED; asked++) {
+            int got = asked == WEIR_DURABILITY_UNSET ? (int)stores_own : asked;
+            weir_settlement one = leased_for(store, ways[i], (enum weir_durability)asked);
+
+            one.delay_ms = ways[i] == WEIR_SETTLE_ACK ? 0 : 3600000;
+            CHECK_INT(weir_job_settle(store, &one, 1), ==, 1);
+            CHECK_OK(one.ret_error);
+            CHECK_INT(is_safe(store, WEIR_SYNCED), ==, got == WEIR_SYNCED);
+            if (got >= WEIR_WRITTEN) CHECK(is_safe(store, WEIR_WRITTEN));
+        }
+    }
+}
+
+JOBS_TEST(a_settlement_is_as_safe_as_it_asks_for)
+{
+    check_settlements(stand->store, WEIR_SYNCED);
+}
+
+static void with_memory_only(struct jobs_stand *stand)
+{
+    stand->base.spec.durability = WEIR_MEMORY;
+}
+
+JOBS_TEST_WITH(a_settlement_is_safer_than_its_store_if_it_asks_for_that, with_memory_only,
+               .hidden = false)
+{
+    check_settlements(stand->store, WEIR_MEMORY);
+}
+
+JOBS_TEST(settlements_that_wait_once_wait_as_the_safest_of_them_asks_for)
+{
+    weir_store *store = stand->store;
+    weir_settlement ones[3];
+
+    for (int safest = WEIR_MEMORY; safest <= WEIR_SYNCED; safest++) {
+        for (int i = 0; i < 3; i++) ones[i] = leased_for(store, WEIR_SETTLE_ACK, WEIR_MEMORY);
+        ones[1].durability = (enum weir_durability)safest;
+        CHECK_INT(weir_job_settle(store, ones, 3), ==, 3);
+        CHECK_INT(is_safe(store, WEIR_SYNCED), ==, safest == WEIR_SYNCED);
+        if (safest >= WEIR_WRITTEN) CHECK(is_safe(store, WEIR_WRITTEN));
+    }
+    /* A refusal tells of what others have decided, and is as safe. */
+    (void)jobs_enqueue(store, "q", .durability = WEIR_MEMORY);
+    ones[0].durability = WEIR_MEMORY;
+    CHECK_INT(weir_job_settle(store, ones, 1), ==, 0);
+    CHECK_INT(ones[0].ret_error, ==, -ESTALE);
+    CHECK(!is_safe(store, WEIR_SYNCED));
+    ones[0].durability = WEIR_DURABILITY_UNSET;
+    CHECK_INT(weir_job_settle(store, ones, 1), ==, 0);
+    CHECK(is_safe(store, WEIR_SYNCED));
+}
+
+JOBS_TEST(a_durability_that_is_none_is_refused_and_a_commit_has_its_own)
+{
+    weir_store *store = stand->store;
+    weir_settlement one = leased_for(store, WEIR_SETTLE_ACK, WEIR_SYNCED + 1);
+    weir_commit_spec commit = {.settlements = &one, .settlement_count = 1};
+
+    CHECK_INT(weir_job_settle(store, &one, 1), ==, 0);
+    CHECK_INT(one.ret_error, ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "durability is none");
+    one.durability = WEIR_SYNCED;
+    CHECK_INT(weir_commit(store, &commit), ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "has a durability of its own");
+    CHECK_INT(stand_state(store, one.id), ==, WEIR_JOB_LEASED);
+    one.durability = WEIR_DURABILITY_UNSET;
+    commit.durability = WEIR_MEMORY;
+    CHECK_OK(weir_commit(store, &commit));
+    CHECK(!is_safe(store, WEIR_SYNCED));
+    CHECK_INT(one.ret_state, ==, WEIR_JOB_DONE);
+}
+
 static uint64_t commits(weir_store *store)
 {
     weir_store_figures figures;
