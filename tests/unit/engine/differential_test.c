@@ -10,7 +10,7 @@
 #include "unit/engine/model.h"
 #include "unit/policy/chance.h"
 
-enum { HELD_MAX = 40, TAIL_MAX = 4000 };
+enum { HELD_MAX = 40, TAIL_MAX = 4000, OUTCOMES = 22 };
 
 struct held {
     uint64_t id;
@@ -41,7 +41,7 @@ struct run {
     uint64_t batch;
     unsigned snapshots;
     struct compactor compactor;
-    uint64_t outcomes[20];
+    uint64_t outcomes[OUTCOMES];
 };
 
 static unsigned below(struct run *run, unsigned bound)
@@ -369,11 +369,100 @@ static void random_schedule(struct run *run)
     CHECK_INT(model_schedule_set(&run->model, run->now_ms, &spec, periods_ms[which]), ==, r);
 }
 
+static enum engine_action random_action(struct run *run)
+{
+    return one_in(run, 20) ? ENGINE_ACTION_UNSET : (enum engine_action)(1 + below(run, 3));
+}
+
+static struct engine_filter random_filter(struct run *run)
+{
+    struct engine_filter filter = {.states = below(run, 1u << ENGINE_STATES)};
+
+    if (one_in(run, 2)) filter.states = 1u << ENGINE_DEAD;
+    if (one_in(run, 2)) filter.queue = pick(run, queue_names, 2);
+    filter.queue_prefix = filter.queue.count > 0 && one_in(run, 3);
+    if (filter.queue_prefix) filter.queue.count = 1;
+    if (one_in(run, 4)) filter.kind = pick(run, kind_names, 2);
+    filter.kind_prefix = one_in(run, 2);
+    if (one_in(run, 5)) filter.error_class = pick(run, class_names, 3);
+    if (one_in(run, 5)) filter.key = pick(run, key_names, 4);
+    if (one_in(run, 8)) filter.key = pick(run, unique_names, 5);
+    if (one_in(run, 8)) filter.key = pick(run, fair_names, 3);
+    if (one_in(run, 8)) filter.key = pick(run, order_names, 2);
+    if (one_in(run, 10)) filter.id = 1 + below(run, (unsigned)run->model.last_id + 1);
+    if (one_in(run, 8)) filter.batch = run->batch;
+    if (one_in(run, 5)) filter.created_from_ms = run->now_ms - below(run, 300);
+    if (one_in(run, 5)) filter.created_before_ms = run->now_ms - below(run, 300);
+    if (one_in(run, 5)) filter.priority_min = (uint8_t)below(run, 3);
+    if (one_in(run, 5)) filter.priority_below = (uint8_t)below(run, 4);
+    if (one_in(run, 5)) filter.attempts_min = (uint16_t)below(run, 3);
+    if (one_in(run, 5)) filter.attempts_below = (uint16_t)below(run, 4);
+    return filter;
+}
+
+/* Ids that are there, that were, and that may come. */
+static uint32_t random_ids(struct run *run, uint64_t ids[MODEL_JOBS])
+{
+    uint32_t count = below(run, MODEL_JOBS), room = 1 + below(run, 2 * MODEL_JOBS);
+    uint64_t last = run->model.last_id > room ? run->model.last_id - room : 0;
+
+    for (uint32_t i = 0; i < count; i++) ids[i] = last += 1 + below(run, 3);
+    if (count > 1 && one_in(run, 20)) ids[count - 1] = ids[count - 2]; /* refused */
+    return count;
+}
+
+/* Mostly the newest, which may not be worked off yet. */
+static void random_bulk_drop(struct run *run)
+{
+    unsigned count = run->model.bulk_count;
+    unsigned at = one_in(run, 3) || count == 0 ? below(run, MODEL_BULKS) : count - 1;
+    const struct engine_bulk *says = &run->model.bulks[at].says;
+    uint64_t id = at < count ? says->id : below(run, 100);
+    int r;
+
+    run->outcomes[20] += at < count && says->done < says->count;
+    r = engine_bulk_drop(run->engine, run->now_ms, id);
+    CHECK_INT(model_bulk_drop(&run->model, run->now_ms, id), ==, r);
+}
+
+static void random_bulk(struct run *run)
+{
+    struct engine_filter filter = random_filter(run);
+    enum engine_action action = random_action(run);
+    uint64_t ids[MODEL_JOBS], mine = 0, theirs = 0;
+    uint32_t count;
+    int r;
+
+    CHECK_INT(engine_filter_count(run->engine, &filter), ==,
+              model_filter_count(&run->model, &filter));
+    if (one_in(run, 4) || run->model.bulk_count == MODEL_BULKS) {
+        random_bulk_drop(run);
+    } else if (one_in(run, 2)) {
+        count = random_ids(run, ids);
+        AGAIN(run, r, engine_bulk_begin_ids(run->engine, run->now_ms, ids, count, action, &mine));
+        CHECK_INT(model_bulk_begin_ids(&run->model, run->now_ms, ids, count, action, &theirs), ==,
+                  r);
+        CHECK_INT(mine, ==, theirs);
+    } else {
+        AGAIN(run, r, engine_bulk_begin(run->engine, run->now_ms, &filter, action, &mine));
+        CHECK_INT(model_bulk_begin(&run->model, run->now_ms, &filter, action, &theirs), ==, r);
+        CHECK_INT(mine, ==, theirs);
+        run->outcomes[21] += r > 1;
+    }
+}
+
 static void tick(struct run *run)
 {
-    while (engine_tick(run->engine, run->now_ms, SIZE_MAX) == 1) {}
-    CHECK_INT(model_tick(&run->model, run->now_ms), ==, 0);
-    CHECK_INT(engine_next_ms(run->engine), ==, model_next_ms(&run->model));
+    bool once = one_in(run, 3); /* what is left of a set is for later */
+    int more;
+
+    do {
+        more = engine_tick(run->engine, run->now_ms, SIZE_MAX);
+        CHECK_INT(model_tick(&run->model, run->now_ms), ==, more);
+    } while (more == 1 && !once);
+    run->outcomes[18] += more == 1 && model_bulk_is_due(&run->model);
+    if (more == 0) CHECK_INT(engine_next_ms(run->engine), ==, model_next_ms(&run->model));
+    if (model_bulk_is_due(&run->model)) CHECK_INT(engine_next_ms(run->engine), ==, 0);
 }
 
 /* ---- Comparing ---- */
@@ -480,6 +569,25 @@ static void check_schedules(struct run *run)
     }
 }
 
+/* How far they are, the newest first. */
+static void check_bulks(struct run *run)
+{
+    struct engine_bulk mine[MODEL_BULKS + 1];
+    int count = engine_bulk_list(run->engine, mine, MODEL_BULKS + 1);
+
+    CHECK_INT(count, ==, run->model.bulk_count);
+    for (int i = 0; i < count; i++) {
+        const struct engine_bulk *theirs = &run->model.bulks[count - 1 - i].says;
+
+        CHECK_INT(mine[i].id, ==, theirs->id);
+        CHECK_INT(mine[i].action, ==, theirs->action);
+        CHECK_INT(mine[i].count, ==, theirs->count);
+        CHECK_INT(mine[i].done, ==, theirs->done);
+        CHECK_INT(mine[i].failed, ==, theirs->failed);
+        run->outcomes[19] += theirs->failed > 0 && theirs->failed < theirs->done;
+    }
+}
+
 static void check_all(struct run *run)
 {
     size_t rows = 0;
@@ -497,6 +605,7 @@ static void check_all(struct run *run)
     check_figures(run, "video");
     check_limits(run);
     check_schedules(run);
+    check_bulks(run);
     CHECK(state_sum(run->engine) == state_sum(run->replica));
     check_engine(run->replica);
 }
@@ -609,6 +718,8 @@ static void step(struct run *run)
     } else if (what < 90) {
         if (one_in(run, 2)) random_seal(run);
         if (one_in(run, 3)) random_schedule(run);
+    } else if (what < 91) {
+        random_bulk(run);
     } else {
         tick(run);
     }
@@ -649,7 +760,7 @@ static void run_steps(uint64_t seed, unsigned steps)
         }
     }
     /* Nothing that could happen did not. */
-    for (int i = 0; i <= 17 && steps >= 100000; i++) {
+    for (int i = 0; i < OUTCOMES && steps >= 100000; i++) {
         if (run->outcomes[i] == 0) TEST_FAIL("outcome %d never came", i);
     }
     CHECK_INT(run->snapshots, >, 0);

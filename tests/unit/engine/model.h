@@ -14,6 +14,7 @@ enum {
     MODEL_NAMES = 16,
     MODEL_GROUPS = 300,
     MODEL_SCHEDULES = 4,
+    MODEL_BULKS = 32,
 };
 
 struct model_name {
@@ -77,6 +78,11 @@ struct model_schedule {
     uint64_t last_id, skipped;
 };
 
+struct model_bulk {
+    struct engine_bulk says;
+    uint64_t ids[MODEL_JOBS];
+};
+
 struct model {
     struct engine_config config;
     int64_t now_ms;
@@ -86,6 +92,8 @@ struct model {
     struct model_limit queues[MODEL_NAMES], keys[MODEL_NAMES];
     struct model_group groups[MODEL_GROUPS];
     struct model_schedule schedules[MODEL_SCHEDULES];
+    struct model_bulk bulks[MODEL_BULKS]; /* the oldest first */
+    unsigned bulk_count;
 };
 
 int model_enqueue(struct model *model, int64_t now_ms, const struct engine_job_spec *spec,
@@ -112,12 +120,20 @@ int model_schedule_set(struct model *model, int64_t now_ms, const struct engine_
 int model_schedule_drop(struct model *model, int64_t now_ms, struct engine_slice name);
 /* NULL: there is none. */
 const struct model_schedule *model_schedule_get(struct model *model, struct engine_slice name);
+/* In as many steps as the engine takes: 1 if there are more. */
 int model_tick(struct model *model, int64_t now_ms);
 int model_dead_list(const struct model *model, struct engine_slice queue, uint64_t after,
                     uint64_t *ret_ids, int ids_max);
 int model_dead_replay(struct model *model, int64_t now_ms, uint64_t id,
                       const struct engine_slice *payload);
 int model_purge(struct model *model, int64_t now_ms, uint64_t id);
+int64_t model_filter_count(const struct model *model, const struct engine_filter *filter);
+int model_bulk_begin(struct model *model, int64_t now_ms, const struct engine_filter *filter,
+                     enum engine_action action, uint64_t *ret_id);
+int model_bulk_begin_ids(struct model *model, int64_t now_ms, const uint64_t *ids, uint32_t count,
+                         enum engine_action action, uint64_t *ret_id);
+int model_bulk_drop(struct model *model, int64_t now_ms, uint64_t id);
+bool model_bulk_is_due(struct model *model);
 struct model_job *model_find(struct model *model, uint64_t id);
 void model_figures(struct model *model, struct engine_slice queue,
                    struct engine_figures *ret_figures);

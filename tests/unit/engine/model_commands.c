@@ -565,31 +565,51 @@ static struct model_limit *first_key(struct model *model)
     return first;
 }
 
-int model_tick(struct model *model, int64_t now_ms)
+/* 1: there is more of it than steps. */
+static int tick_jobs(struct model *model, int *steps_left)
 {
     struct model_job *job;
     struct model_limit *key;
-    struct model_schedule *schedule;
 
-    model_begin(model, now_ms);
     while ((job = first_timer(model)) != NULL && timer_of(job) <= model->now_ms) {
+        if ((*steps_left)-- == 0) return 1;
         model_begin(model, 0);
         ring(model, job);
     }
     while ((key = first_key(model)) != NULL && key->opens_ms <= model->now_ms) {
+        if ((*steps_left)-- == 0) return 1;
         model_begin(model, 0);
         key->opens_ms = 0;
         model_topup(model, &key->name);
         model_set_timer(model, key);
     }
     for (int i = 0; i < MODEL_NAMES; i++) {
-        if (model->queues[i].opens_ms <= model->now_ms) model->queues[i].opens_ms = 0;
+        struct model_limit *queue = &model->queues[i];
+        if (queue->opens_ms == 0 || queue->opens_ms > model->now_ms) continue;
+        if ((*steps_left)-- == 0) return 1;
+        queue->opens_ms = 0;
     }
+    return 0;
+}
+
+int model_tick(struct model *model, int64_t now_ms)
+{
+    struct model_schedule *schedule;
+    int steps_left = ENGINE_TICK_STEPS;
+
+    model_begin(model, now_ms);
+    if (tick_jobs(model, &steps_left)) return 1;
     while ((schedule = model_first_schedule(model)) && schedule->next_ms <= model->now_ms) {
+        if (steps_left-- == 0) return 1;
         model_begin(model, 0);
         model_schedule_fire(model, schedule);
     }
-    return 0;
+    for (int i = 0; i < ENGINE_BULK_CHUNK && model_bulk_is_due(model); i++) {
+        if (steps_left-- == 0) return 1;
+        model_begin(model, 0);
+        model_bulk_go_on(model);
+    }
+    return model_bulk_is_due(model);
 }
 
 int64_t model_next_ms(struct model *model)
@@ -598,6 +618,8 @@ int64_t model_next_ms(struct model *model)
     const struct model_limit *key = first_key(model);
     const struct model_schedule *schedule = model_first_schedule(model);
     int64_t next_ms = job ? timer_of(job) : INT64_MAX;
+
+    if (model_bulk_is_due(model)) return 0;
     if (key && key->opens_ms < next_ms) next_ms = key->opens_ms;
     if (schedule && schedule->next_ms < next_ms) next_ms = schedule->next_ms;
     for (int i = 0; i < MODEL_NAMES; i++) {

@@ -35,6 +35,7 @@ void model_begin(struct model *model, int64_t now_ms);
 void model_forget(struct model *model, struct model_job *job);
 struct model_schedule *model_first_schedule(struct model *model);
 void model_schedule_fire(struct model *model, struct model_schedule *schedule);
+void model_bulk_go_on(struct model *model); /* one job of the first set that is not done */
 void model_gathered(struct model *model, struct model_job *job);
 
 #endif
