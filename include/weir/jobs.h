@@ -306,10 +306,9 @@ typedef struct weir_commit_spec {
 
 /* weir_commit(store, &spec) - all of it in one record, or nothing: the first job that is refused,
  * or the first lease that is not, or no longer, its token's, refuses all; its settlement has
- * ret_error. Does not wait for room in queues. Only if memory runs out in the midst of the
- * settlements (-ENOMEM) some may have been settled: ret_error says which. Errors: as
- * weir_job_enqueue, -ESTALE, -ENOENT, -EMSGSIZE (more than one record holds, which the most jobs of
- * 100 bytes and the most settlements are not). */
+ * ret_error. Does not wait for room in queues. Errors: as weir_job_enqueue, -ESTALE, -ENOENT,
+ * -EMSGSIZE (more than one record holds, which the most jobs of 100 bytes and the most settlements
+ * are not). */
 WEIR_SUSPENDS int weir_commit_sized(weir_store *store, size_t spec_bytes,
                                     const weir_commit_spec *spec);
 #define weir_commit(store, ...) weir_commit_sized((store), sizeof(weir_commit_spec), __VA_ARGS__)

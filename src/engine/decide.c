@@ -138,12 +138,14 @@ int writer_reserve(struct engine *engine, struct writer *writer, size_t bytes)
     return 0;
 }
 
-static int pending_reserve(struct engine *engine)
+static int pending_reserve(struct engine *engine, uint32_t jobs)
 {
-    uint32_t room = engine->pending_room ? engine->pending_room * 2 : PENDING_POSITION_FIRST;
+    uint32_t wanted = engine->pending_count + jobs * PENDING_SPARE;
+    uint32_t room = engine->pending_room ? engine->pending_room : PENDING_POSITION_FIRST;
     uint32_t *grown;
 
-    if (engine->pending_room - engine->pending_count >= PENDING_SPARE) return 0;
+    if (engine->pending_room >= wanted) return 0;
+    while (room < wanted) room *= 2;
     grown = memory_resize(&engine->memory, engine->pending, engine->pending_room * sizeof *grown,
                           room * sizeof *grown);
     if (!grown) return -ENOMEM;
@@ -160,8 +162,8 @@ static int record_reserve(struct engine *engine, size_t bytes)
 
 int command_reserve(struct engine *engine, size_t bytes)
 {
-    if (record_reserve(engine, bytes) < 0 || pending_reserve(engine) < 0 ||
-        place_reserve(engine) < 0)
+    if (record_reserve(engine, bytes) < 0 || pending_reserve(engine, 1) < 0 ||
+        place_reserve(engine, 1) < 0)
         return engine_refuse(engine, -ENOMEM, "there is no memory to decide this in");
     return 0;
 }
@@ -170,7 +172,7 @@ int command_begin(struct engine *engine, int64_t now_ms, size_t given_bytes)
 {
     if (now_ms > ENGINE_TIME_MS_MAX) now_ms = ENGINE_TIME_MS_MAX;
     if (now_ms > engine->now_ms) engine->now_ms = now_ms;
-    engine->moves_left = ENGINE_MOVES_MAX;
+    if (!engine->settling) engine->moves_left = ENGINE_MOVES_MAX;
     engine->command_at = engine->record.count;
     engine->command_given = given_bytes;
     if (engine->record.count == RECORD_HEAD_BYTES_MAX) writer_begin(engine, &engine->record, false);
@@ -178,7 +180,43 @@ int command_begin(struct engine *engine, int64_t now_ms, size_t given_bytes)
         engine->follows = false;
         keys_look_again(engine);
     }
+    if (engine->settling) return 0; /* all of it is there */
     return command_reserve(engine, given_bytes);
+}
+
+/* ---- Several that end together ---- */
+
+void engine_settle_end(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->kept_text_count; i++) {
+        struct kept_text *kept = &engine->kept_texts[i];
+        if (kept->text) memory_resize(&engine->memory, kept->text, kept->bytes, 0);
+    }
+    engine->kept_text_count = 0;
+    engine->settling = false;
+}
+
+int engine_settle_begin(struct engine *engine, const struct engine_settle *settles, uint32_t count)
+{
+    size_t bytes = 0;
+    int r = 0;
+
+    assert(!engine->settling && count <= ENGINE_SETTLE_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += settles[i].result_bytes + settles[i].class.count + settles[i].message.count + 100;
+        bytes += COMMAND_BYTES;
+    }
+    r = record_reserve(engine, bytes);
+    if (r == 0) r = pending_reserve(engine, count);
+    if (r == 0) r = place_reserve(engine, count);
+    for (uint32_t i = 0; r == 0 && i < count; i++) {
+        if (settles[i].fails) r = failure_keep(engine, &settles[i]);
+    }
+    engine->settling = true;
+    engine->moves_left = ENGINE_MOVES_MAX;
+    if (r == 0) return 0;
+    engine_settle_end(engine);
+    return engine_refuse(engine, -ENOMEM, "there is no memory to decide this in");
 }
 
 int command_give(struct engine *engine, size_t given_bytes)

@@ -41,6 +41,7 @@ enum {
     ENGINE_ERRORS_KEPT = 10,   /* of a job: its last ones */
     ENGINE_TICK_STEPS = 256,   /* of one engine_tick() */
     ENGINE_MOVES_MAX = 64,     /* of jobs that a command lets go on, beside its own */
+    ENGINE_SETTLE_MAX = 32,    /* leases of one engine_settle_begin() */
     ENGINE_CLAIM_MAX = 64,     /* jobs of one claim */
     ENGINE_SKIP_MAX = 64,      /* candidates that one claim finds blocked or expired after all */
     ENGINE_RATE_MAX = 1000000, /* of a rate, and of a burst */
@@ -218,6 +219,18 @@ void engine_foresee(const struct engine *engine, const struct engine_job_spec *s
  * it never fails if all that was decided since was taken back. Else -ENOMEM if others, who wait
  * behind it, would go on and there is none for them. Its id is not given again. */
 int engine_take_back(struct engine *engine, int64_t now_ms, uint64_t id);
+/* Several leases that end together: memory for all of them, or -ENOMEM, and nothing has changed.
+ * Then none of the calls that end them fails for want of it, until engine_settle_end(); nothing
+ * else is decided between. Together they let as many others go on as one command does. */
+struct engine_settle {
+    uint64_t id;         /* of a job that there is */
+    size_t result_bytes; /* of engine_ack() */
+    bool fails;          /* engine_fail(), with ... */
+    struct engine_slice class, message;
+};
+int engine_settle_begin(struct engine *engine, const struct engine_settle *settles, uint32_t count);
+void engine_settle_end(struct engine *engine);
+
 /* The next ids and tokens are so much higher: those that somebody was told, and that a crash has
  * lost, must not be given again. The next record says it. */
 void engine_skip(struct engine *engine, uint64_t count);

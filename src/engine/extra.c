@@ -174,6 +174,36 @@ static int extra_add_failures(struct engine *engine, struct job *job)
     return 0;
 }
 
+static char *text_new(struct engine *engine, size_t bytes)
+{
+    for (uint32_t i = 0; i < engine->kept_text_count; i++) {
+        struct kept_text *kept = &engine->kept_texts[i];
+        char *text = kept->text;
+        if (!text || kept->bytes != bytes) continue;
+        kept->text = NULL;
+        return text;
+    }
+    return memory_resize(&engine->memory, NULL, 0, bytes);
+}
+
+int failure_keep(struct engine *engine, const struct engine_settle *settle)
+{
+    struct kept_text *kept = &engine->kept_texts[engine->kept_text_count];
+    struct job *job = job_at(engine, job_find(engine, settle->id));
+    size_t bytes = settle->message.count;
+
+    if (bytes > engine->config.message_bytes_max) bytes = engine->config.message_bytes_max;
+    *kept = (struct kept_text){.bytes = bytes + settle->class.count};
+    /* One row for each of them, the texts' and those without. */
+    if (slab_ensure(&engine->failures, &engine->memory, ENGINE_SETTLE_MAX) < 0) return -ENOMEM;
+    if (extra_add_failures(engine, job) < 0) return -ENOMEM;
+    if (kept->bytes == 0) return 0;
+    kept->text = memory_resize(&engine->memory, NULL, 0, kept->bytes);
+    if (!kept->text) return -ENOMEM;
+    engine->kept_text_count++;
+    return 0;
+}
+
 int failure_set(struct engine *engine, struct job *job, const struct op_error *op)
 {
     size_t bytes = op->class.count + op->message.count;
@@ -183,7 +213,7 @@ int failure_set(struct engine *engine, struct job *job, const struct op_error *o
     uint32_t number, count = 0;
 
     if (slab_ensure(&engine->failures, &engine->memory, 1) < 0) return -ENOMEM;
-    if (bytes > 0 && !(text = memory_resize(&engine->memory, NULL, 0, bytes))) return -ENOMEM;
+    if (bytes > 0 && !(text = text_new(engine, bytes))) return -ENOMEM;
     if (extra_add_failures(engine, job) < 0) {
         if (text) memory_resize(&engine->memory, text, bytes, 0);
         return -ENOMEM;

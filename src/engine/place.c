@@ -7,7 +7,7 @@
 
 #include "engine/state.h"
 
-enum { RESERVE_MOVES = ENGINE_MOVES_MAX + 16 };
+enum { RESERVE_OWN = 16 }; /* of a job that ends: itself, its batch, those that come after them */
 
 /* ---- Trees ---- */
 
@@ -251,15 +251,16 @@ static void gate_put(struct engine *engine, uint32_t number)
 
 /* ---- Jobs ---- */
 
-int place_reserve(struct engine *engine)
+int place_reserve(struct engine *engine, uint32_t jobs)
 {
     struct memory *memory = &engine->memory;
-    uint32_t gates = RESERVE_MOVES * ENGINE_LIMIT_KEYS_MAX;
+    uint32_t moves = ENGINE_MOVES_MAX + jobs * RESERVE_OWN;
+    uint32_t gates = moves * ENGINE_LIMIT_KEYS_MAX;
 
-    if (slab_ensure(&engine->lanes, memory, RESERVE_MOVES) < 0) return -ENOMEM;
-    if (slab_ensure(&engine->groups, memory, RESERVE_MOVES) < 0) return -ENOMEM;
+    if (slab_ensure(&engine->lanes, memory, moves) < 0) return -ENOMEM;
+    if (slab_ensure(&engine->groups, memory, moves) < 0) return -ENOMEM;
     if (slab_ensure(&engine->gates, memory, gates) < 0) return -ENOMEM;
-    if (table_ensure(&engine->group_table, memory, RESERVE_MOVES, group_hash, engine) < 0) {
+    if (table_ensure(&engine->group_table, memory, moves, group_hash, engine) < 0) {
         return -ENOMEM;
     }
     return table_ensure(&engine->gate_table, memory, gates, gate_hash, engine);

@@ -155,7 +155,7 @@ int engine_apply(struct engine *engine, const void *bytes, size_t count, uint64_
     engine->last_turn = max_number(engine->last_turn, head.last_turn);
     engine->logged_id = engine->last_id;
     while (op_read(&reader, &op)) {
-        r = place_reserve(engine);
+        r = place_reserve(engine, 1);
         if (r == 0) r = apply_op(engine, &op, position);
         if (r < 0) return engine_refuse(engine, r, "record: there is no memory for it");
     }

@@ -234,6 +234,12 @@ struct failure {
     char *text;
 };
 
+/* Memory for the text of an error that is to come. */
+struct kept_text {
+    char *text; /* NULL: it was taken */
+    size_t bytes;
+};
+
 enum { PENDING_POSITION_FIRST = 16 };
 #define POSITION_PENDING UINT64_MAX
 
@@ -290,6 +296,9 @@ struct engine {
     struct engine_hooks hooks;
     int64_t live_bytes; /* the sum of what hooks.live was told */
     unsigned moves_left;
+    bool settling; /* engine_settle_begin(): commands share moves_left, all memory is there */
+    struct kept_text kept_texts[ENGINE_SETTLE_MAX];
+    uint32_t kept_text_count;
     size_t take_back_bytes; /* of the record, for taking back what it has enqueued: always there */
     size_t command_at;      /* where the command began in the record, and what it was given */
     size_t command_given;
@@ -368,6 +377,8 @@ void extra_free(struct engine *engine, struct extra *extra);
 /* Remembers an error of a run; the oldest is forgotten. 0 or -ENOMEM. */
 int failure_set(struct engine *engine, struct job *job, const struct op_error *op);
 void failures_forget(struct engine *engine, struct job *job);
+/* Memory for the error that this will be: 0 or -ENOMEM. */
+int failure_keep(struct engine *engine, const struct engine_settle *settle);
 
 /* ---- atom.c ---- */
 
@@ -414,8 +425,8 @@ uint32_t queue_first_timer(const struct engine *engine);
 
 /* ---- place.c ---- */
 
-/* Rows for what one move of one job may need: 0 or -ENOMEM. */
-int place_reserve(struct engine *engine);
+/* Rows for what a command of so many jobs may need, and those that it lets go on: 0 or -ENOMEM. */
+int place_reserve(struct engine *engine, uint32_t jobs);
 /* Puts a job into the lane that its state (ready, blocked) asks for, and takes it out. */
 void place_link(struct engine *engine, uint32_t job, const struct op_turn *turn);
 void place_unlink(struct engine *engine, uint32_t job);

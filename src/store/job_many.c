@@ -1,5 +1,6 @@
 /* job_many.c - what belongs together in one record or one wait: commits, heartbeats of a worker;
  * and changes to a job that waits. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -70,6 +71,35 @@ static int commit_convert(struct commit *commit, struct store_intent *intent)
     return r;
 }
 
+_Static_assert(WEIR_COMMIT_SETTLE_MAX <= ENGINE_SETTLE_MAX, "the engine keeps memory for them");
+
+/* They have been checked, and there is memory for all: none of them fails. */
+static int settle_all(struct store *store, int64_t now_ms, const weir_commit_spec *spec)
+{
+    struct engine_settle needs[WEIR_COMMIT_SETTLE_MAX];
+    int r;
+
+    for (size_t i = 0; i < spec->settlement_count; i++) {
+        const weir_settlement *one = &spec->settlements[i];
+
+        needs[i] = (struct engine_settle){.id = one->id,
+                                          .result_bytes = one->result_bytes,
+                                          .fails = one->how == WEIR_SETTLE_FAIL ||
+                                                   one->how == WEIR_SETTLE_DEAD,
+                                          .class = slice_of(one->error_class),
+                                          .message = slice_of(one->error_message)};
+    }
+    r = engine_settle_begin(store->engine, needs, (uint32_t)spec->settlement_count);
+    if (r < 0) return store_refuse(store, r);
+    for (size_t i = 0; i < spec->settlement_count; i++) {
+        r = job_settle_now(store, now_ms, &spec->settlements[i]);
+        assert(r >= 0);
+        spec->settlements[i].ret_state = (enum weir_job_state)r;
+    }
+    engine_settle_end(store->engine);
+    return 0;
+}
+
 /* All of it, under one lock: what can refuse comes before what cannot be undone. */
 static int commit_now(struct commit *commit)
 {
@@ -97,18 +127,14 @@ static int commit_now(struct commit *commit)
         commit->enqueued[i] = (weir_enqueued){one.id, one.duplicate, WEIR_DURABILITY_UNSET};
         commit->ids[i] = one.duplicate ? 0 : one.id;
     }
-    for (size_t i = 0; i < spec->settlement_count; i++) {
-        weir_settlement *one = &spec->settlements[i];
-
-        r = job_settle_now(store, now_ms, one);
-        one->ret_error = r < 0 ? store_refuse(store, r) : 0;
-        one->ret_state = r < 0 ? WEIR_JOB_NONE : (enum weir_job_state)r;
-        if (r < 0 && i == 0) job_take_back(store, now_ms, commit->ids, spec->job_count);
-        for (size_t k = i + 1; r < 0 && k < spec->settlement_count; k++)
-            spec->settlements[k].ret_error = r;
-        if (r < 0) return r;
+    if (spec->settlement_count == 0) return 0;
+    r = settle_all(store, now_ms, spec);
+    if (r < 0) job_take_back(store, now_ms, commit->ids, spec->job_count);
+    for (size_t i = 0; r < 0 && i < spec->settlement_count; i++) {
+        spec->settlements[i].ret_error = r;
+        spec->settlements[i].ret_state = WEIR_JOB_NONE;
     }
-    return 0;
+    return r;
 }
 
 static int commit_go(weir_store *handle, struct commit *commit)

@@ -298,6 +298,70 @@ TEST(who_is_taken_back_before_others_behind_it_may_find_no_memory)
     engine_close(engine);
 }
 
+/* Ends them together, with the n-th allocation being the last before the first of them ends, and
+ * without any after that. Returns whether there was enough. */
+static bool end_together(struct engine *engine, const struct engine_claimed *claimed, uint64_t n)
+{
+    struct engine_settle settles[ENGINE_SETTLE_MAX];
+    struct engine_failure failure = {.class = slice("c"), .message = slice("text"), .delay_ms = -1};
+    uint64_t before = state_sum(engine);
+    int r;
+
+    for (uint32_t i = 0; i < ENGINE_SETTLE_MAX; i++) {
+        settles[i] = (struct engine_settle){.id = claimed[i].id,
+                                            .fails = i % 2,
+                                            .class = failure.class,
+                                            .message = failure.message};
+    }
+    allocations_left = n;
+    r = engine_settle_begin(engine, settles, ENGINE_SETTLE_MAX);
+    allocations_left = r < 0 ? UINT64_MAX : 0;
+    for (uint32_t i = 0; r == 0 && i < ENGINE_SETTLE_MAX; i++) {
+        CHECK_OK(i % 2 ? engine_fail(engine, T0, claimed[i].id, claimed[i].token, &failure)
+                       : ack(engine, T0, &claimed[i]));
+    }
+    allocations_left = UINT64_MAX;
+    check_engine(engine);
+    if (r == 0) {
+        engine_settle_end(engine);
+    } else {
+        CHECK_INT(r, ==, -ENOMEM);
+        CHECK(state_sum(engine) == before);
+    }
+    return r == 0;
+}
+
+TEST(leases_that_end_together_need_no_memory_once_the_first_has_ended)
+{
+    enum { BLOCKED = 3 * ENGINE_MOVES_MAX };
+    struct engine *engine = open_with_keys();
+    struct engine_key_spec key = {.name = slice("k"), .concurrency = ENGINE_SETTLE_MAX};
+    struct engine_job_spec spec = job_spec("q");
+    struct engine_claimed claimed[ENGINE_SETTLE_MAX];
+    struct engine_figures figures;
+    uint64_t n = 0;
+
+    CHECK_OK(engine_key_set(engine, T0, &key));
+    spec.limit_keys[spec.limit_key_count++] = slice("k");
+    for (int i = 0; i < ENGINE_SETTLE_MAX + BLOCKED; i++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "f%d", i); /* each one goes on to a lane of its own */
+        spec.fairness_key = slice(name);
+        put(engine, T0, &spec);
+    }
+    for (int i = 0; i < ENGINE_SETTLE_MAX; i++) claimed[i] = take(engine, T0, "q");
+    while (!end_together(engine, claimed, n)) n++;
+    CHECK_INT(n, >, ENGINE_SETTLE_MAX / 2);
+    CHECK_OK(engine_figures(engine, slice("q"), &figures));
+    CHECK_INT(figures.by_state[ENGINE_DONE], ==, ENGINE_SETTLE_MAX / 2);
+    CHECK_INT(figures.by_state[ENGINE_DEAD], ==, ENGINE_SETTLE_MAX / 2);
+    while (engine_tick(engine, T0, SIZE_MAX) == 1) {}
+    CHECK_OK(engine_figures(engine, slice("q"), &figures));
+    CHECK_INT(figures.by_state[ENGINE_READY], ==, ENGINE_SETTLE_MAX);
+    engine_close(engine);
+}
+
 /* ---- Lost ids ---- */
 
 TEST(ids_and_tokens_that_are_skipped_are_never_given)

@@ -6,7 +6,7 @@
 
 /* BEFORE: so many lanes that the engine needs more memory for places within the call, and not only
  * for what is new: that is what taking back could need as well. */
-enum { GROUP = 24, BEFORE = 165 };
+enum { GROUP = 24, BEFORE = 165, ENDS = 4 };
 
 /* ---- Memory that ends ---- */
 
@@ -42,7 +42,7 @@ static void memory_ends_at(weir_store *handle, uint64_t n)
 struct bunch {
     weir_job_spec jobs[GROUP];
     weir_enqueued enqueued[GROUP];
-    weir_settlement settlement; /* of a job that is leased */
+    weir_settlement settlements[ENDS]; /* of jobs that are leased */
     char names[GROUP][16];
 };
 
@@ -57,18 +57,21 @@ static int settle_with_then(weir_store *store, struct bunch *bunch)
 {
     int r;
 
-    bunch->settlement.then = bunch->jobs;
-    bunch->settlement.then_count = GROUP;
-    r = weir_job_settle(store, &bunch->settlement, 1);
-    return r < 0 ? r : bunch->settlement.ret_error;
+    bunch->settlements[0].then = bunch->jobs;
+    bunch->settlements[0].then_count = GROUP;
+    r = weir_job_settle(store, bunch->settlements, 1);
+    return r < 0 ? r : bunch->settlements[0].ret_error;
 }
 
 static int commit(weir_store *store, struct bunch *bunch)
 {
-    return weir_commit(store, &(weir_commit_spec){.jobs = bunch->jobs,
-                                                  .job_count = GROUP,
-                                                  .settlements = &bunch->settlement,
-                                                  .settlement_count = 1});
+    int r = weir_commit(store, &(weir_commit_spec){.jobs = bunch->jobs,
+                                                   .job_count = GROUP,
+                                                   .settlements = bunch->settlements,
+                                                   .settlement_count = ENDS});
+
+    for (int i = 0; r == 0 && i < ENDS; i++) CHECK_OK(bunch->settlements[i].ret_error);
+    return r;
 }
 
 static void bunch_make(weir_store *store, struct bunch *bunch)
@@ -84,11 +87,17 @@ static void bunch_make(weir_store *store, struct bunch *bunch)
         bunch->jobs[i].limit_keys[0] = bunch->names[i / 4];
         bunch->jobs[i].limit_keys[1] = "one at a time";
     }
-    bunch->settlement = (weir_settlement){
-        .how = WEIR_SETTLE_FAIL, .error_class = "class", .error_message = "text", .delay_ms = 0};
-    (void)jobs_enqueue(store, "first");
-    bunch->settlement.id = jobs_lease(store, "first", &bunch->settlement.token);
-    CHECK(bunch->settlement.id != 0);
+    for (int i = 0; i < ENDS; i++) {
+        weir_settlement *one = &bunch->settlements[i];
+
+        *one = (weir_settlement){.how = i == 1 ? WEIR_SETTLE_ACK : WEIR_SETTLE_FAIL,
+                                 .error_class = "class",
+                                 .error_message = bunch->names[i * 3]};
+        if (i == 1) one->result = "result", one->result_bytes = 6;
+        (void)jobs_enqueue(store, "first");
+        one->id = jobs_lease(store, "first", &one->token);
+        CHECK(one->id != 0);
+    }
 }
 
 static void check_nothing(weir_store *store, const struct bunch *bunch, uint64_t jobs)
@@ -99,7 +108,8 @@ static void check_nothing(weir_store *store, const struct bunch *bunch, uint64_t
 
     weir_store_figures_of(store, &figures);
     CHECK_INT(figures.jobs, ==, jobs);
-    CHECK_INT(stand_state(store, bunch->settlement.id), ==, WEIR_JOB_LEASED);
+    for (int i = 0; i < ENDS; i++)
+        CHECK_INT(stand_state(store, bunch->settlements[i].id), ==, WEIR_JOB_LEASED);
     store_lock(inside);
     wrong = engine_check(inside->engine);
     store_unlock(inside);
