@@ -449,6 +449,17 @@ static const char *origin_of(const struct config *config, enum setting setting)
     return config->values[setting].origin;
 }
 
+/* None at all would be taken for any. */
+static void check_hosts(struct config *config)
+{
+    struct bytes words[CONFIG_HOSTS_MAX + 1];
+    size_t count = config_words(config, SETTING_SERVER_HOSTS, words, CONFIG_HOSTS_MAX + 1);
+
+    if (count == 0 || count > CONFIG_HOSTS_MAX)
+        note(config, origin_of(config, SETTING_SERVER_HOSTS),
+             "server.hosts: say one to %d names, or * for any", CONFIG_HOSTS_MAX);
+}
+
 enum { ANSWER_BESIDES_BYTES = 64 * 1024 }; /* of a leased job, beside its payload */
 
 void config_check(struct config *config)
@@ -476,6 +487,7 @@ void config_check(struct config *config)
                  "server.listen: '%.*s' is none of tcp:HOST:PORT, tls:HOST:PORT, unix:PATH",
                  (int)words[i].count, words[i].at);
     }
+    check_hosts(config);
     if (sentence[0] && strcmp(sentence, CONFIG_INSECURE_SENTENCE) != 0)
         note(config, origin_of(config, SETTING_SECURITY_INSECURE_LISTEN),
              "security.insecure_listen: say nothing, or exactly \"" CONFIG_INSECURE_SENTENCE "\"");

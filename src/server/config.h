@@ -96,7 +96,12 @@ struct setting_row {
 };
 extern const struct setting_row setting_rows[SETTINGS];
 
-enum { CONFIG_TEXT_BYTES = 512, CONFIG_ORIGIN_BYTES = 256, CONFIG_PROBLEMS_MAX = 64 };
+enum {
+    CONFIG_TEXT_BYTES = 512,
+    CONFIG_ORIGIN_BYTES = 256,
+    CONFIG_PROBLEMS_MAX = 64,
+    CONFIG_HOSTS_MAX = 32, /* of server.hosts */
+};
 
 /* Which wins: the higher. */
 enum config_level { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG };

@@ -32,7 +32,7 @@ const struct setting_row setting_rows[SETTINGS] = {
         ROW("server", "hosts", LIST, "localhost 127.0.0.1 [::1]",
             .help = "Names that requests may be for (the field Host, without the port); others "
                     "get 421. This keeps web pages of strangers from reaching the server through "
-                    "a name of theirs. * takes any."),
+                    "a name of theirs. Up to 32; * takes any."),
     [SETTING_SERVER_DATA] =
         ROW("server", "data", TEXT, "weir-data",
             .help = "The folder of all that is kept. It is made if there is none."),

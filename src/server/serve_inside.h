@@ -12,7 +12,7 @@
 #include "server/serve.h"
 #include "server/tls.h"
 
-enum { SERVE_PATH_BYTES = 1024, SERVE_HOSTS_MAX = 32, SERVE_TEXT_BYTES = 16 * 1024 };
+enum { SERVE_PATH_BYTES = 1024, SERVE_HOSTS_MAX = CONFIG_HOSTS_MAX, SERVE_TEXT_BYTES = 16 * 1024 };
 
 struct serve {
     const struct serve_spec *spec;

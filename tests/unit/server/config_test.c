@@ -158,6 +158,28 @@ TEST(files_of_tokens_and_certificates_are_those_of_the_start)
     config_free(from);
 }
 
+/* No name would be taken for any name, and those beyond the last one for none of ours. */
+TEST(hosts_are_some_and_not_too_many)
+{
+    static const char many[] = "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6 7";
+    struct config *config = config_new();
+
+    config_read_text(config, "f", BYTES("[server]\nhosts =\n"));
+    config_check(config);
+    CHECK(has_problem(config, "f:2", "one to 32 names, or * for any"));
+    config_set(config, CONFIG_FLAG, "server.hosts", bytes_of(many), "-");
+    config_check(config);
+    CHECK(has_problem(config, "-", "one to 32 names"));
+    config->problem_count = 0;
+    config_set(config, CONFIG_FLAG, "server.hosts", (struct bytes){many, sizeof many - sizeof " 7"},
+               "-");
+    config_check(config);
+    config_set(config, CONFIG_FLAG, "server.hosts", BYTES("*"), "-");
+    config_check(config);
+    CHECK_INT(config->problem_count, ==, 0);
+    config_free(config);
+}
+
 TEST(an_answer_has_room_for_the_longest_payload)
 {
     struct config *config = config_new();
