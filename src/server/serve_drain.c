@@ -10,13 +10,14 @@ enum { LOOK_MS = 50, FAILED_DRAIN_MS = 2000, REPORT_MS = 5000, RELOAD_MS = 10000
 
 /* ---- Drain ---- */
 
-static int close_service(void *arg)
+/* It is asked how far it is meanwhile, so it is closed when nobody does any more. */
+static int stop_service(void *arg)
 {
     struct serve *serve = *(struct serve **)arg;
 
-    int r = service_close(serve->api.service);
+    int r = service_stop(serve->api.service);
 
-    atom_store(&serve->closed, true);
+    atom_store(&serve->stopped, true);
     return r == WEIR_ECANCELED ? 0 : r;
 }
 
@@ -33,7 +34,7 @@ static enum serve_end await_end(struct serve *serve, weir_signal_watch *watch)
 {
     int64_t until_ns = weir_now_ns() + budget_ms(serve) * 1000000;
 
-    while (!atom_load(&serve->closed)) {
+    while (!atom_load(&serve->stopped)) {
         weir_signal_event event = {.signal = 0};
         int r = WEIR_ETIMEDOUT;
 
@@ -96,7 +97,7 @@ int serve_drain(struct serve *serve, weir_signal_watch *watch)
     serve->api.draining = true;
     WEIR_SCOPE(scope, &result, .name = "drain", .on_failure = WEIR_COLLECT, .max_tasks = 1,
                .overflow = WEIR_REJECT) {
-        r = weir_spawn(scope, close_service, &serve, sizeof serve);
+        r = weir_spawn(scope, stop_service, &serve, sizeof serve);
         if (r < 0) return r;
         end = await_end(serve, watch);
         serve->end = serve->failed ? SERVE_FAILED : end;
@@ -106,6 +107,9 @@ int serve_drain(struct serve *serve, weir_signal_watch *watch)
             weir_scope_cancel(serve->service_scope, WEIR_ECANCELED, "the drain is over");
         }
     }
+    r = service_close(serve->api.service);
+    serve->api.service = NULL;
+    if (result == 0) result = r;
     return result == WEIR_ECANCELED ? 0 : result;
 }
 

@@ -38,7 +38,7 @@ struct serve {
     struct tls *tls;
     weir_scope *service_scope;
     bool failed;                 /* what is under way is not waited for as long */
-    ATOM(bool) closed;           /* the service has ended */
+    ATOM(bool) stopped;          /* the service has ended */
     int64_t drain_ns;            /* when the drain began; 0: it has not */
     unsigned under_way, cut_off; /* requests: when it began, and when it was over */
     enum serve_end end;

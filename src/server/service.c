@@ -539,32 +539,51 @@ static const struct wait_kind wait_end = {
     .facts = waiter_facts,
 };
 
+/* It is told to end, and has; if it was given up before that it is gone then. True: it had ended
+ * already. */
+static bool end_and_wait(struct service *service, bool give_up, int *ret_result)
+{
+    struct task *self = task_self();
+    struct waiter waiter;
+
+    service_lock(service);
+    tell_locked(service);
+    if (give_up) service->given_up = true;
+    if (service->state == SERVICE_ENDED) {
+        *ret_result = service->result;
+        service_unlock(service);
+        return true;
+    }
+    waiter_init(&waiter, self, &service->object, ret_result, 0);
+    list_add_tail(&service->finishers, &waiter.node);
+    service_unlock(service);
+    (void)waiter_park(self, &waiter, &wait_end);
+    return false;
+}
+
+int service_stop(struct service *service)
+{
+    int result = 0;
+
+    if (!task_self()) return refuse_no_task("service_stop");
+    (void)end_and_wait(service, false, &result);
+    return result;
+}
+
 int service_close(struct service *take_service)
 {
     struct service *service = take_service;
-    struct task *self = task_self();
-    struct waiter waiter;
     weir_scope *scope;
     int result = 0;
 
     if (!service) return 0;
-    if (!self) return refuse_no_task("service_close");
-    service_lock(service);
+    if (!task_self()) return refuse_no_task("service_close");
     scope = service->object.belonging.scope;
-    tell_locked(service);
-    service->given_up = true;
-    if (service->state != SERVICE_ENDED) {
-        waiter_init(&waiter, self, &service->object, &result, 0);
-        list_add_tail(&service->finishers, &waiter.node);
-        service_unlock(service);
-        (void)waiter_park(self, &waiter, &wait_end);
-        return result;
+    if (end_and_wait(service, true, &result)) {
+        scope_lock(scope);
+        belonging_mail(&service->object.belonging, BELONGING_RELEASE);
+        scope_unlock(scope);
     }
-    result = service->result;
-    service_unlock(service);
-    scope_lock(scope);
-    belonging_mail(&service->object.belonging, BELONGING_RELEASE);
-    scope_unlock(scope);
     return result;
 }
 

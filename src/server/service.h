@@ -78,6 +78,8 @@ WEIR_SUSPENDS int service_open(weir_scope *scope, const struct service_spec *spe
 int service_address(struct service *service, size_t listener, weir_address *ret_address);
 /* No more connections; those there are end with their requests. Suspends until all have. */
 WEIR_SUSPENDS int service_close(struct service *take_service);
+/* The same, but it is still there: it can be asked by others until it is closed, too. */
+WEIR_SUSPENDS int service_stop(struct service *service);
 
 struct service_figures {
     unsigned connections, connections_idle, requests;

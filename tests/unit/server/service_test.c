@@ -109,6 +109,37 @@ IO_TEST(a_service_ends_with_its_scope)
     return r;
 }
 
+static int stop_service(void *arg)
+{
+    return service_stop(*(struct service **)arg);
+}
+
+/* Who has it stopped can be asked about it, before and after its end, until it is closed. */
+IO_TEST(a_service_that_was_stopped_is_there_until_it_is_closed)
+{
+    struct service_figures figures;
+    struct server_client *client;
+    struct server server;
+    int r;
+
+    IO_SCOPE(scope, &r)
+    {
+        server_open(&server, scope, &(struct service_spec){0});
+        client = server_connect(&server);
+        server_ask(client, HELLO, server_answer_room());
+        CHECK_OK(weir_spawn(scope, stop_service, &server.service, sizeof server.service));
+        CHECK(server_is_closed(client));
+        CHECK_OK(service_stop(server.service)); /* also by two */
+        service_figures_of(server.service, &figures);
+        CHECK_INT(figures.connections, ==, 0);
+        CHECK_INT(figures.served, ==, 1);
+        CHECK_OK(service_stop(server.service));
+        CHECK_OK(service_close(server.service));
+        server_disconnect(client);
+    }
+    return r;
+}
+
 /* No descriptor is left for a moment: who waits is served when there is one. */
 SERVER_TEST(a_service_goes_on_when_descriptors_are_there_again, {0})
 {
