@@ -354,7 +354,7 @@ def secrets_are_in_no_log_no_file_and_no_command_line(stand):
     shown = "".join(stand.ask("GET", path, token=token)[1].decode() for path in (
         "/v1/tokens", "/v1/admin/config", "/v1/admin/info", "/v1/admin/audit", "/v1/admin/tasks", "/metrics",
         "/v1/admin/connections", "/v1/admin/map"))
-    seen = {"what it shows": shown, "its log": stand.log(), "the worker's": stand.log(worker)}
+    seen = {"what it shows": shown}
     for process in stand.processes:
         with open("/proc/%d/cmdline" % process.pid) as text:
             seen["command line of %d" % process.pid] = text.read()
@@ -362,7 +362,9 @@ def secrets_are_in_no_log_no_file_and_no_command_line(stand):
         stand.run("status", flag, token, status=2)
         check(secret not in stand.err, "nor what is said of it: " + stand.err)
     stand.server.send_signal(signal.SIGUSR1)
+    until("the dump", lambda: "parked" in stand.log())
     stand.end(0)
+    seen["its log, with a dump of its tasks"], seen["the worker's"] = stand.log(), stand.log(worker)
     for path in glob.glob(stand.data + "/**", recursive=True):
         if os.path.isfile(path):
             with open(path, "rb") as data:
