@@ -12,6 +12,8 @@
 #include "server/memory.h"
 #include "server/tokens_inside.h"
 
+enum { SAVE_MS = 10000 };
+
 /* ---- Writing ---- */
 
 static void put_hash(struct json_writer *json, const unsigned char hash[32])
@@ -127,7 +129,11 @@ int tokens_save(struct tokens *tokens)
     buffer_init(&out, TOKENS_FILE_BYTES_MAX, memory_resize_hook, NULL);
     put_all(tokens, &out);
     r = buffer_error(&out);
-    if (r == 0) r = replace_file(tokens->path, buffer_bytes(&out));
+    if (r == 0) {
+        /* Cut off between its steps it would leave a file that says what the rows do not. */
+        r = WEIR_ETIMEDOUT;
+        WEIR_SHIELD(SAVE_MS) { r = replace_file(tokens->path, buffer_bytes(&out)); }
+    }
     buffer_deinit(&out);
     return r;
 }

@@ -364,3 +364,71 @@ STORE_TEST(refusals_of_a_token_that_are_not_noted_are_counted)
     CHECK_INT(unnoted, ==, 0);
     tokens_close(tokens);
 }
+
+/* ---- Cut off ---- */
+
+/* How often the file says it. */
+static unsigned said(const char *path, const char *what)
+{
+    static char text[16384];
+    FILE *file = fopen(path, "r");
+    unsigned count = 0;
+
+    if (!file) return 0;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    (void)fclose(file);
+    for (const char *at = text; (at = strstr(at, what)); at++) count++;
+    return count;
+}
+
+static int change_tokens(struct tokens *tokens)
+{
+    char text[TOKEN_TEXT_BYTES], id[TOKEN_ID_BYTES + 1] = "";
+    struct token_scope scope = scope_of("read");
+    struct token_spec spec = {.name = "app", .scopes = &scope, .scope_count = 1};
+    int r = tokens_add(tokens, &spec, 1000, text);
+
+    if (r == 0) memcpy(id, text + 5, TOKEN_ID_BYTES);
+    if (r == 0) r = tokens_rotate(tokens, id, 500, 1000, text);
+    if (r == 0) r = tokens_drop(tokens, id, 1000);
+    return r;
+}
+
+static int cut_off_task(void *arg)
+{
+    struct store_stand *stand = arg;
+    struct tokens *tokens = NULL;
+    unsigned lasting = 0;
+    int r = 0, result = 0;
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "%s/tokens.json", stand->path);
+    (void)unlink(path);
+    WEIR_SCOPE(scope, &result, .name = "cut off", .on_failure = WEIR_COLLECT, .max_tasks = 1,
+               .overflow = WEIR_REJECT) {
+        WEIR_DEADLINE(60000) r = tokens_open(scope, path, &tokens);
+        if (r < 0) break;
+        WEIR_DEADLINE(60000) r = change_tokens(tokens);
+        for (unsigned i = 0; i < tokens->count; i++)
+            lasting += atom_load(&tokens->live[i]->expires_ms) == 0;
+        CHECK_INT(said(path, "\"id\":"), ==, tokens->count);
+        CHECK_INT(said(path, "\"expires_ms\":0"), ==, lasting);
+        tokens_close(tokens);
+    }
+    return r;
+}
+
+static int cut_off(void *arg)
+{
+    return weir_run(&(weir_config){.workers = 1, .log_level = WEIR_LOG_OFF}, cut_off_task, arg);
+}
+
+/* A server that is started again has what its clients were told, and no other. */
+TEST(the_file_of_tokens_says_what_the_rows_do_wherever_it_is_cut_off)
+{
+    static struct store_stand stand;
+
+    store_stand_make(&stand);
+    CHECK_INT(test_sweep_cancel(cut_off, &stand), >, 3);
+    store_stand_remove(&stand);
+}
