@@ -1,11 +1,11 @@
 /* api_queues.c - queues: figures, settings, pause, resume, drain; and limit keys. */
-#include <errno.h>
 #include <string.h>
 
 #include "proto/cursor.h"
 #include "server/api_handlers.h"
 #include "server/api_in.h"
 #include "server/api_out.h"
+#include "store/bounded.h"
 
 enum { CURSOR_QUEUES = 2, QUEUES_DEFAULT = 100, QUEUES_MAX = 1000, QUEUES_LOOKED_AT = 10000 };
 
@@ -177,16 +177,10 @@ static weir_job_rate rate_of(const struct in_rate *in)
 }
 
 /* Whether it is paused or drained stays, unless it is said. */
-static int keep_flow(struct exchange *x, const struct in_queue *in, weir_queue_spec *spec)
+static unsigned kept_of(const struct in_queue *in)
 {
-    weir_queue_figures figures;
-    int r = weir_queue_get(api_of(x)->store, spec->name, &figures);
-
-    if (r < 0 && r != -ENOENT) return api_fail(x, r, "queue");
-    if (r == -ENOENT) figures = (weir_queue_figures){0};
-    spec->paused = in->has_paused ? in->paused : figures.spec.paused;
-    spec->draining = in->has_draining ? in->draining : figures.spec.draining;
-    return 0;
+    return (in->has_paused ? 0u : QUEUE_KEEPS_PAUSED) |
+           (in->has_draining ? 0u : QUEUE_KEEPS_DRAINING);
 }
 
 static int set_queue(struct exchange *x, const struct in_queue *in)
@@ -195,7 +189,9 @@ static int set_queue(struct exchange *x, const struct in_queue *in)
                             .depth_max = (uint32_t)in->depth_max,
                             .concurrency = (uint32_t)in->concurrency,
                             .rate = rate_of(&in->rate),
-                            .latency_target_ms = (uint32_t)in->latency_target_ms};
+                            .latency_target_ms = (uint32_t)in->latency_target_ms,
+                            .paused = in->paused,
+                            .draining = in->draining};
     enum weir_durability asked;
     int r = api_durability_of(x, in->durability, &asked);
 
@@ -206,9 +202,7 @@ static int set_queue(struct exchange *x, const struct in_queue *in)
         spec.overflow = WEIR_REJECT;
     else
         return exchange_problem(x, PROBLEM_INVALID, "overflow is reject or wait");
-    r = keep_flow(x, in, &spec);
-    if (r < 0) return r;
-    r = weir_queue_set(api_of(x)->store, &spec);
+    r = queue_set_keeping(api_of(x)->store, &spec, kept_of(in));
     return r < 0 ? api_fail(x, r, "queue") : api_wrote_only(x, asked);
 }
 

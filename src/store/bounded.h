@@ -1,4 +1,5 @@
-/* bounded.h - calls of weir/jobs.h for who cannot wait as long as it takes.
+/* bounded.h - calls of weir/jobs.h for who cannot wait as long as it takes, nor look before it
+ * changes something.
  *
  * Threads, Cancel: as those. */
 #ifndef WEIR_STORE_BOUNDED_H
@@ -13,6 +14,12 @@ WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int job_enqueue_within(weir_store *store,
                                                            const weir_job_spec *spec,
                                                            int64_t room_ms,
                                                            weir_enqueued *ret_enqueued);
+/* As weir_queue_set, but what is kept stays as it is, whoever changes it meanwhile; of a queue that
+ * is not there yet it is false. */
+enum { QUEUE_KEEPS_PAUSED = 1, QUEUE_KEEPS_DRAINING = 2 };
+WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int queue_set_keeping(weir_store *store,
+                                                          const weir_queue_spec *spec,
+                                                          unsigned kept);
 /* As weir_job_wait, but WEIR_ESTOPPING once the caller's scope is stopping. */
 WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int job_wait_until_stop(weir_store *store, uint64_t id);
 

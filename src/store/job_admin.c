@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rt/mem.h"
+#include "store/bounded.h"
 #include "store/store.h"
 
 static int check_name(const char *call, const char *name)
@@ -31,35 +32,45 @@ static int decided(struct store *store, int r)
 
 /* ---- Queues ---- */
 
-int weir_queue_set_sized(weir_store *handle, size_t spec_bytes, const weir_queue_spec *given)
+int queue_set_keeping(weir_store *handle, const weir_queue_spec *spec, unsigned kept)
 {
     const struct store_intent intent = {.call = "weir_queue_set", .use = LOG_FOR_EXISTING};
+    struct engine_queue_info info;
     struct engine_queue_spec queue;
-    weir_queue_spec spec;
     struct store *store;
-    int r;
+    int r = check_name("queue", spec->name);
 
-    spec_copy(&spec, sizeof spec, given, spec_bytes);
-    r = check_name("queue", spec.name);
     if (r < 0) return r;
-    if (spec.depth_max == 0) return refuse("queue '%s': depth_max is not set", spec.name);
-    if (spec.overflow != WEIR_REJECT && spec.overflow != WEIR_WAIT)
+    if (spec->depth_max == 0) return refuse("queue '%s': depth_max is not set", spec->name);
+    if (spec->overflow != WEIR_REJECT && spec->overflow != WEIR_WAIT)
         return refuse("queue '%s': overflow must be WEIR_REJECT or WEIR_WAIT: nothing that was "
                       "acknowledged is dropped for room",
-                      spec.name);
+                      spec->name);
     queue = (struct engine_queue_spec){
-        .name = slice_of(spec.name),
-        .depth_max = spec.depth_max,
-        .overflow = spec.overflow == WEIR_WAIT ? ENGINE_WAIT : ENGINE_REJECT,
-        .concurrency = spec.concurrency,
-        .rate = rate_of(&spec.rate),
-        .latency_target_ms = spec.latency_target_ms,
-        .paused = spec.paused,
-        .draining = spec.draining,
+        .name = slice_of(spec->name),
+        .depth_max = spec->depth_max,
+        .overflow = spec->overflow == WEIR_WAIT ? ENGINE_WAIT : ENGINE_REJECT,
+        .concurrency = spec->concurrency,
+        .rate = rate_of(&spec->rate),
+        .latency_target_ms = spec->latency_target_ms,
+        .paused = spec->paused,
+        .draining = spec->draining,
     };
     r = store_enter(handle, &intent, &store);
     if (r < 0) return r;
+    if (engine_queue_get(store->engine, queue.name, &info) < 0)
+        info.spec.paused = info.spec.draining = false;
+    if (kept & QUEUE_KEEPS_PAUSED) queue.paused = info.spec.paused;
+    if (kept & QUEUE_KEEPS_DRAINING) queue.draining = info.spec.draining;
     return decided(store, engine_queue_set(store->engine, store_now_ms(store), &queue));
+}
+
+int weir_queue_set_sized(weir_store *handle, size_t spec_bytes, const weir_queue_spec *given)
+{
+    weir_queue_spec spec;
+
+    spec_copy(&spec, sizeof spec, given, spec_bytes);
+    return queue_set_keeping(handle, &spec, 0);
 }
 
 enum queue_change { QUEUE_PAUSE, QUEUE_RESUME, QUEUE_DRAIN };

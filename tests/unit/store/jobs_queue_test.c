@@ -188,6 +188,30 @@ JOBS_TEST(a_paused_queue_takes_jobs_and_gives_none_until_it_is_resumed)
     CHECK_INT(jobs_work(stand->store, "q"), ==, id);
 }
 
+/* Who changes something else does not have to know, nor to undo what others do meanwhile. */
+JOBS_TEST(a_queue_that_is_set_stays_paused_and_drained_unless_that_is_said)
+{
+    weir_queue_spec spec = {.name = "q", .depth_max = 7, .overflow = WEIR_REJECT};
+    const unsigned both = QUEUE_KEEPS_PAUSED | QUEUE_KEEPS_DRAINING;
+
+    spec.paused = spec.draining = true;
+    CHECK_OK(queue_set_keeping(stand->store, &spec, both));
+    CHECK(!jobs_queue(stand->store, "q").spec.paused);
+    CHECK(!jobs_queue(stand->store, "q").spec.draining);
+    CHECK_OK(weir_queue_pause(stand->store, "q"));
+    CHECK_OK(weir_queue_drain(stand->store, "q"));
+    spec.paused = spec.draining = false;
+    spec.depth_max = 9;
+    CHECK_OK(queue_set_keeping(stand->store, &spec, both));
+    CHECK_INT(jobs_queue(stand->store, "q").spec.depth_max, ==, 9);
+    CHECK(jobs_queue(stand->store, "q").spec.paused);
+    CHECK_OK(queue_set_keeping(stand->store, &spec, QUEUE_KEEPS_DRAINING));
+    CHECK(!jobs_queue(stand->store, "q").spec.paused);
+    CHECK(jobs_queue(stand->store, "q").spec.draining);
+    CHECK_OK(weir_queue_set(stand->store, &spec));
+    CHECK(!jobs_queue(stand->store, "q").spec.draining);
+}
+
 struct leaser {
     weir_store *store;
     uint64_t *id;
