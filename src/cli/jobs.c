@@ -10,7 +10,13 @@
 #include "cli/paths.h"
 #include "proto/json_write.h"
 
-enum { TARGET_BYTES = 8192, FILTER_BYTES = 2048, PAGE = 200, BULK_PAUSE_MS = 200 };
+enum {
+    TARGET_BYTES = 8192,
+    FILTER_BYTES = 2048,
+    NAMES_BYTES = 1024,
+    PAGE = 200,
+    BULK_PAUSE_MS = 200,
+};
 
 /* ---- One ---- */
 
@@ -25,6 +31,22 @@ static void print_member(struct bytes job, const char *name, const char *path)
 
     look_text(job, path, text, sizeof text);
     print_line(name, text);
+}
+
+static void print_names(struct bytes job, const char *name)
+{
+    char line[NAMES_BYTES] = "", one[LOOK_TEXT_BYTES];
+    struct look_items items;
+    struct bytes item;
+
+    look_begin(&items, look(job, name));
+    while (look_next(&items, &item)) {
+        size_t used = strlen(line);
+
+        look_text(item, "", one, sizeof one);
+        (void)snprintf(line + used, sizeof line - used, "%s%s", used > 0 ? ", " : "", one);
+    }
+    print_line(name, line);
 }
 
 static void print_time(struct bytes job, const char *name, const char *path)
@@ -74,6 +96,8 @@ static void print_job(struct bytes job)
                  look_bool(job, "cancel_asked") ? " (told to cancel)" : "");
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         print_member(job, members[i], members[i]);
+    print_names(job, "tags");
+    print_names(job, "limit_keys");
     (void)snprintf(attempts, sizeof attempts, "%lld of %lld (begun %lld times)",
                    (long long)look_int(job, "attempt", 0),
                    (long long)look_int(job, "attempts_max", 0), (long long)look_int(job, "run", 0));

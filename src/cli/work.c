@@ -347,6 +347,15 @@ static int run_slots(struct work *work, struct slot *slots, size_t count)
     return r < 0 ? r : result;
 }
 
+/* Its place as well: what a process was started with is there for its programs to read. */
+static void forget_variable(const char *name)
+{
+    char *value = getenv(name);
+
+    if (value) explicit_bzero(value, strlen(value));
+    (void)unsetenv(name);
+}
+
 /* All of them before the first asks: what is wrong with an option ends the command. */
 static int open_clients(const struct work *work, struct slot *slots, size_t count)
 {
@@ -360,8 +369,8 @@ static int open_clients(const struct work *work, struct slot *slots, size_t coun
     }
     /* Programs work on what others have sent: what the worker may do is not for them. */
     if (!work->expose_token) {
-        (void)unsetenv("WEIR_TOKEN");
-        (void)unsetenv("WEIR_TOKEN_FILE");
+        forget_variable("WEIR_TOKEN");
+        forget_variable("WEIR_TOKEN_FILE");
     }
     return CLI_OK;
 }
