@@ -120,6 +120,16 @@ bool look_is(struct bytes json, const char *path, const char *text)
     return token.kind == JSON_STRING && json_text_is(&token, bytes_of(text));
 }
 
+/* A terminal would take it for one: control characters, those of U+0080 to U+009F too, which are
+ * two bytes. */
+static bool is_command(const char *text, size_t at)
+{
+    unsigned char c = (unsigned char)text[at];
+
+    if (c == 0xc2) return (unsigned char)text[at + 1] < 0xa0;
+    return c < ' ' || c == 0x7f || (c < 0xa0 && at > 0 && (unsigned char)text[at - 1] == 0xc2);
+}
+
 void look_text(struct bytes json, const char *path, char *ret_text, size_t bytes)
 {
     struct json_token token = token_of(json, path);
@@ -134,8 +144,7 @@ void look_text(struct bytes json, const char *path, char *ret_text, size_t bytes
         if (!text) return;
         count = json_text(&token, text);
         if (count >= bytes) count = bytes - 1;
-        for (size_t i = 0; i < count; i++) /* a terminal would take these for commands */
-            ret_text[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+        for (size_t i = 0; i < count; i++) ret_text[i] = is_command(text, i) ? '?' : text[i];
         ret_text[count] = '\0';
         mem_free(text);
     }

@@ -19,6 +19,8 @@ TEST(members_are_found_by_path_and_what_is_not_there_is_nothing)
     CHECK(look_bool(json, "on") && !look_bool(json, "a") && !look_bool(json, "n"));
     look_text(json, "a.t", text, sizeof text);
     CHECK_STR(text, "x?\xc3\xa9"); /* no control character reaches a terminal */
+    look_text(BYTES("\"a\\u009b\\u0080b\\u00a0\\u00db\""), "", text, sizeof text);
+    CHECK_STR(text, "a????b\xc2\xa0\xc3\x9b"); /* neither do those of two bytes */
     all = look_copy(json, "a.t", &count);
     CHECK(all && count == 4 && memcmp(all, "x\n\xc3\xa9", 4) == 0);
     mem_free(all);
