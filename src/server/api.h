@@ -12,7 +12,7 @@
  * Invariants: each handler that is not public asks api_allow() before it tells or changes anything:
  * a test goes through all routes with every right. Every answer to a write has "durability".
  * Threads: tasks of requests, on any worker. The bundle is constant while a service uses it, but
- * for `draining`.
+ * for what is atomic.
  */
 #ifndef WEIR_SERVER_API_H
 #define WEIR_SERVER_API_H
@@ -37,7 +37,7 @@ struct api {
     struct audit *audit;             /* NULL: none is kept */
     struct service *service;         /* whose connections are shown; NULL: none are */
     const char *name;                /* of this server; NULL: "weir" */
-    const char *config;              /* in force, as text without secrets; NULL: not shown */
+    ATOM(const char *) config;       /* in force, as text without secrets; NULL: not shown */
     const char *backups;             /* the folder in which they are made; NULL: none are */
     int64_t started_ms;              /* since 1970 */
     ATOM(bool) draining;             /* /readyz says no */

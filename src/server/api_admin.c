@@ -86,7 +86,7 @@ int admin_info(struct exchange *x)
 
 int admin_config(struct exchange *x)
 {
-    const char *config = api_of(x)->config;
+    const char *config = atom_load(&api_of(x)->config);
     int r = begin(x);
 
     if (r < 0) return r;

@@ -207,7 +207,6 @@ enum serve_end serve(const struct serve_spec *spec)
     serve->notify.fd = -1;
     serve->end = SERVE_FAILED;
     serve->api.started_ms = kernel->wall_ns(kernel) / 1000000;
-    serve->api.config = serve->config_text;
     serve->api.backups = serve->backups_path;
     log_sink_init(&serve->sink, STDERR_FILENO, level_of(spec->config),
                   config_is(spec->config, SETTING_LOG_FORMAT, "json"));

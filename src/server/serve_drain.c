@@ -185,6 +185,7 @@ void serve_reload(struct serve *serve)
         tell_problems(serve, config);
     } else if (config) {
         left = config_reload(serve->config, config, tell, &differences);
+        serve_show_config(serve);
         log_sink_set(&serve->sink, log_level_named(config_text(config, SETTING_LOG_LEVEL)),
                      config_is(config, SETTING_LOG_FORMAT, "json"));
         atom_store(&serve->api.log_requests, config_is(config, SETTING_LOG_ACCESS, "on"));

@@ -12,7 +12,12 @@
 #include "server/serve.h"
 #include "server/tls.h"
 
-enum { SERVE_PATH_BYTES = 1024, SERVE_HOSTS_MAX = CONFIG_HOSTS_MAX, SERVE_TEXT_BYTES = 16 * 1024 };
+enum {
+    SERVE_PATH_BYTES = 1024,
+    SERVE_HOSTS_MAX = CONFIG_HOSTS_MAX,
+    SERVE_TEXT_BYTES = 16 * 1024,
+    SERVE_CONFIG_TEXTS = 4,
+};
 
 struct serve {
     const struct serve_spec *spec;
@@ -25,7 +30,8 @@ struct serve {
 
     char store_path[SERVE_PATH_BYTES], tokens_path[SERVE_PATH_BYTES], audit_path[SERVE_PATH_BYTES];
     char backups_path[SERVE_PATH_BYTES], trace_path[SERVE_PATH_BYTES];
-    char config_text[SERVE_TEXT_BYTES];
+    char config_texts[SERVE_CONFIG_TEXTS][SERVE_TEXT_BYTES]; /* in turn: one is being read */
+    unsigned config_turn;
     struct service_listener listeners[SERVICE_LISTENERS_MAX];
     char addresses[SERVICE_LISTENERS_MAX][WEIR_ADDRESS_TEXT_MAX];
     size_t listener_count;
@@ -47,6 +53,8 @@ struct serve {
 /* ---- Before the runtime, serve_prepare.c. SERVE_DRAINED: all is well. ---- */
 enum serve_end serve_prepare(struct serve *serve);
 void serve_sandbox(struct serve *serve);
+/* What holds from now on is what the API shows. */
+void serve_show_config(struct serve *serve);
 /* Whether all listeners may be open to whom they are; says why not. */
 bool serve_may_listen(struct serve *serve, bool has_tokens);
 

@@ -177,13 +177,15 @@ static void find_hosts(struct serve *serve)
 }
 
 /* Settings have no secrets, only names of files that have. */
-static void write_config(struct serve *serve)
+void serve_show_config(struct serve *serve)
 {
-    FILE *out = fmemopen(serve->config_text, sizeof serve->config_text - 1, "we");
+    char *text = serve->config_texts[serve->config_turn++ % SERVE_CONFIG_TEXTS];
+    FILE *out = fmemopen(text, SERVE_TEXT_BYTES - 1, "we");
 
     if (!out) return;
     config_print(serve->config, true, false, out);
     (void)fclose(out);
+    atom_store(&serve->api.config, text);
 }
 
 enum serve_end serve_prepare(struct serve *serve)
@@ -200,7 +202,7 @@ enum serve_end serve_prepare(struct serve *serve)
     if (end == SERVE_DRAINED) end = find_listeners(serve);
     if (end != SERVE_DRAINED) return end;
     find_hosts(serve);
-    write_config(serve);
+    serve_show_config(serve);
     serve->otlp.fd = -1;
     if (config_is(serve->config, SETTING_TRACE_EXPORT, "http") &&
         otlp_init(&serve->otlp, config_text(serve->config, SETTING_TRACE_ADDRESS),

@@ -145,7 +145,7 @@ API_TEST(the_process_shows_what_it_is_and_does)
     CHECK_CONTAINS(api_body(stand), "\"durability\":\"synced\"");
     CHECK_CONTAINS(api_body(stand), "\"store\":{\"jobs\":0");
     CHECK_INT(api_ask(stand, "GET", "/v1/admin/config", NULL), ==, 200);
-    CHECK_STR(api_body(stand), stand->api.config);
+    CHECK_STR(api_body(stand), atom_load(&stand->api.config));
     CHECK_INT(api_ask(stand, "GET", "/v1/admin/connections", NULL), ==, 200);
     CHECK_CONTAINS(api_body(stand), "\"route\":\"");
     CHECK_CONTAINS(api_body(stand), "/v1/admin/connections");
