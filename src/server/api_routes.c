@@ -174,7 +174,7 @@ static const struct route table[] = {
          .answer = REF("Worker"), .status = 200),
     POST_("/v1/workers/{worker}/order", VERB_MANAGE, worker_order, BODY_SMALL,
           "Tell a worker to take on no more, to end, or to go on", .body = REF("OrderSpec"),
-          .answer = REF("Worker"), .status = 200),
+          .answer = REF("WorkerOrdered"), .status = 200),
 
     /* ---- Queues ---- */
     GET_("/v1/queues", VERB_READ, queues_list, "Queues that the token may see", .query = query_page,
@@ -239,7 +239,7 @@ static const struct route table[] = {
      .body_bytes_max = ROUTE_BODY_BYTES_MAX,
      .summary = "A copy of all that is synced by now, in the server's folder of backups",
      .doc = DOC(.body = "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}",
-                .answer = "{\"type\":\"object\"}", .status = 201)},
+                .answer = REF("Backup"), .status = 201)},
 };
 
 struct routes api_routes(void)

@@ -21,7 +21,7 @@ struct schema {
 static const struct schema schemas[] = {
     {"Problem", false,
      "type!:s title!:s status!:i code!:s detail:s instance:s offset:i actual_count:i line:i "
-     "accepted:i ids:[]id retry_after:i"},
+     "accepted:i duplicates:i ids:[]id scanned:i retry_after:i durability:durability"},
     {"Retries", true, "attempts_max:i backoff_ms:i backoff_ms_max:i jitter:b never:[]s"},
     {"JobSpec", true,
      "queue:s kind!:s version:i payload:any payload_base64:s idempotent!:b retry:@Retries "
@@ -47,6 +47,7 @@ static const struct schema schemas[] = {
     {"BulkSpec", true,
      "filter!:s action!:retry|cancel|discard expected_count:i dry_run:b durability:durability"},
     {"BulkBegun", false, "id!:id action!:s count!:i durability!:durability"},
+    {"Backup", false, "name!:s folder!:s ms!:i durability!:durability"},
     {"Bulk", false, "id!:id action!:s count!:i done!:i failed!:i finished!:b"},
     {"LeaseKind", true, "name!:s version_min:i version_max:i"},
     {"LeaseSpec", true,
@@ -72,7 +73,8 @@ static const struct schema schemas[] = {
     {"CommitSpec", true, "enqueue:[]@JobSpec settle:[]@SettleSpec durability:durability"},
     {"CommittedJob", false, "id!:id duplicate!:b"},
     {"Committed", false, "enqueued!:[]@CommittedJob settled!:[]@SettledOne durability!:durability"},
-    {"Worker", false, "worker!:s orders!:[]order durability:durability"},
+    {"Worker", false, "worker!:s orders!:[]order"},
+    {"WorkerOrdered", false, "worker!:s orders!:[]order durability!:durability"},
     {"OrderSpec", true, "order!:quiet|end|go-on"},
     {"Rate", true, "count:i period_ms:i burst:i"},
     {"Queue", false,
