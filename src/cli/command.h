@@ -109,12 +109,13 @@ struct cli_call {
     unsigned argument_count;
     char *const *rest; /* after `--`, ended by NULL; or NULL */
     bool help;
+    const char *group; /* with help: the word that several commands begin with, as "queue" */
 };
 
 typedef const char *(*cli_env_fn)(const char *name);
 
-/* 0, or CLI_USAGE with a sentence: what is wrong, and what to do. With --help only `command` and
- * `help` are set; `command` NULL: the whole program's. */
+/* 0, or CLI_USAGE with a sentence: what is wrong, and what to do. With --help only `help` and
+ * `command` or `group` are set; neither: it is the whole program's. */
 int cli_parse(const struct cli_command *commands, int argc, char *const *argv, cli_env_fn env,
               struct cli_call *ret_call, char ret_why[CLI_WHY_BYTES]);
 
@@ -134,6 +135,8 @@ const char *cli_nearest(const char *word, const char *const *names, unsigned cou
 /* ---- What is made of the table ---- */
 
 void cli_help(const struct cli_command *commands, const struct cli_command *command, FILE *out);
+/* That of a command, of a group or of all, as was asked for. */
+void cli_help_asked(const struct cli_command *commands, const struct cli_call *call, FILE *out);
 void cli_man(const struct cli_command *commands, FILE *out);
 int cli_completion(const struct cli_command *commands, const char *shell, FILE *out);
 

@@ -116,6 +116,28 @@ void cli_help(const struct cli_command *commands, const struct cli_command *comm
                 out);
 }
 
+static void help_group(const struct cli_command *commands, const char *group, FILE *out)
+{
+    size_t count = strlen(group);
+
+    (void)fprintf(out, "usage: weir %s COMMAND [OPTION]... [ARGUMENT]...\n\n", group);
+    for (const struct cli_command *at = commands; at->words; at++) {
+        if (at->hidden || strncmp(at->words, group, count) != 0 || at->words[count] != ' ')
+            continue;
+        (void)fprintf(out, "  %-18s", at->words);
+        wrap(out, at->summary, 20, 20);
+    }
+    (void)fprintf(out, "\n'weir help %s COMMAND' tells its options.\n", group);
+}
+
+void cli_help_asked(const struct cli_command *commands, const struct cli_call *call, FILE *out)
+{
+    if (call->group)
+        help_group(commands, call->group, out);
+    else
+        cli_help(commands, call->command, out);
+}
+
 /* ---- weir(1) ---- */
 
 static void put_roff(const char *text, FILE *out)

@@ -124,6 +124,6 @@ int command_help(struct cli_call *call)
     argv[argc] = NULL;
     if (cli_parse(cli_commands, argc, argv, NULL, &found, why) != 0)
         return fail(CLI_USAGE, "%s", why);
-    cli_help(cli_commands, found.command, stdout);
+    cli_help_asked(cli_commands, &found, stdout);
     return CLI_OK;
 }

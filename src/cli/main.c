@@ -21,7 +21,7 @@ static int run(int argc, char **argv)
 
     if (r != 0) return fail((enum cli_exit)r, "%s", why);
     if (call.help) {
-        cli_help(cli_commands, call.command, stdout);
+        cli_help_asked(cli_commands, &call, stdout);
         return CLI_OK;
     }
     return call.command->run(&call);

@@ -433,6 +433,20 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+/* No command itself, but the first word of some. */
+static bool is_group(const struct cli_command *commands, const char *word)
+{
+    size_t count = strlen(word);
+    bool found = false;
+
+    for (const struct cli_command *at = commands; at->words; at++) {
+        if (at->hidden || strncmp(at->words, word, count) != 0) continue;
+        if (at->words[count] == '\0') return false;
+        if (at->words[count] == ' ') found = true;
+    }
+    return found;
+}
+
 int cli_parse(const struct cli_command *commands, int argc, char *const *argv, cli_env_fn env,
               struct cli_call *ret_call, char ret_why[CLI_WHY_BYTES])
 {
@@ -445,6 +459,11 @@ int cli_parse(const struct cli_command *commands, int argc, char *const *argv, c
     ret_why[0] = '\0';
     if (argc > 0 && is_help(argv[0])) {
         ret_call->help = true;
+        return 0;
+    }
+    if (argc > 1 && is_help(argv[1]) && is_group(commands, argv[0])) {
+        ret_call->help = true;
+        ret_call->group = argv[0];
         return 0;
     }
     if (argc == 0) return refuse(ret_why, "which command? 'weir help' lists them");

@@ -135,6 +135,37 @@ TEST(every_command_can_be_parsed_and_helped_and_options_are_unlike)
     }
 }
 
+/* A word that is no command, and that some begin with, has help of its own. */
+TEST(a_group_of_commands_is_helped)
+{
+    static const char *const groups[] = {"queue", "cron", "store", "token", "config"};
+    char why[CLI_WHY_BYTES];
+    struct cli_call call, jobs;
+
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        char line[64], *text = NULL;
+        size_t count;
+        FILE *out = open_memstream(&text, &count);
+
+        (void)snprintf(line, sizeof line, "%s --help", groups[i]);
+        CHECK_INT(parse(&call, why, line), ==, 0);
+        CHECK(call.help && !call.command);
+        CHECK_STR(call.group, groups[i]);
+        cli_help_asked(cli_commands, &call, out);
+        (void)fclose(out);
+        for (const struct cli_command *at = cli_commands; at->words; at++) {
+            size_t bytes = strlen(groups[i]);
+            bool of_it = strncmp(at->words, groups[i], bytes) == 0 && at->words[bytes] == ' ';
+
+            if (strchr(at->words, ' ')) CHECK_INT(strstr(text, at->words) != NULL, ==, of_it);
+        }
+        free(text);
+    }
+    PARSE(jobs, why, "jobs --help"); /* a command itself, though others begin with it */
+    CHECK(jobs.help && !jobs.group);
+    CHECK_STR(jobs.command->words, "jobs");
+}
+
 /* Each of the words of `text` in turn, whatever blanks are between them. */
 static void check_words(const char *at, const char *text)
 {
