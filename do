@@ -653,7 +653,7 @@ rest_release() {
 test_package() {
     await "$logs/package-build.end"
     count package-build
-    suite package 300 tests/package/run build/package
+    suite package 600 tests/package/run build/package
 }
 
 # debuggers - the gdb script on builds of both compilers, and the unit tests under valgrind.
