@@ -375,12 +375,13 @@ static int send_end(struct exchange *x)
     return stream_write(x->session, &part, 1);
 }
 
-/* One that was large gives its memory back. */
+/* One that was large gives its memory back: kept, each of the works would in time have been large
+ * once, and memory would grow for hours. */
 static void shrink(struct buffer *buffer)
 {
     size_t bytes_max = buffer->bytes_max;
 
-    if (buffer->room <= OUT_KEPT_BYTES) return;
+    if (buffer->room <= KEPT_BYTES) return;
     buffer_deinit(buffer);
     buffer_init(buffer, bytes_max, work_resize, NULL);
 }

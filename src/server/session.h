@@ -38,7 +38,8 @@ enum {
     INPUT_BYTES = 16 * 1024,   /* read at a time */
     TEXTS_BYTES = 4 * 1024,    /* of fields of an answer, beside what a target can have */
     HEAD_BYTES_MAX = 32 << 10, /* of an answer */
-    OUT_KEPT_BYTES = 64 << 10, /* of an answer's buffer that is kept for the next one */
+    KEPT_BYTES = 8 << 10, /* of a buffer that is kept for the next request: most need no more */
+    UNCOUNTED_BODY_BYTES = 64 << 10,
     DRAIN_BYTES_MAX = 64 << 10,
     LINGER_BYTES_MAX = 256 << 10,
     LINGER_MS = 1000,

@@ -97,12 +97,12 @@ void work_give_back(struct ward *ward, struct work *take_work)
 /* ---- Bodies ---- */
 
 /* A body comes as slowly as its client likes, and has no turn meanwhile: only this bounds what all
- * of them have. The first OUT_KEPT_BYTES are not counted: connections_max bounds those, and who has
- * little to say is not refused because others have much. */
+ * of them have. The first UNCOUNTED_BODY_BYTES are not counted: connections_max bounds those, and
+ * who has little to say is not refused because others have much. */
 bool work_hold_body(struct service *service, struct work *work)
 {
     size_t room = work->exchange.body.room;
-    size_t held = room > OUT_KEPT_BYTES ? room : 0, more;
+    size_t held = room > UNCOUNTED_BODY_BYTES ? room : 0, more;
 
     if (held <= work->held_bytes) return true;
     more = held - work->held_bytes;
