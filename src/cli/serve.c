@@ -1,5 +1,6 @@
 /* serve.c - weir serve: settings for the server, and its end as an exit status. */
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,6 +44,16 @@ static struct config *reread(void *arg)
     return settings(arg);
 }
 
+/* Blocks from there on have pages of their own, and go back to the system with their end. glibc
+ * would learn from the first that ends to put the next into its heap, where each that was there
+ * beside others leaves a hole: memory would grow with every burst of long answers. */
+static void give_large_blocks_back(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+}
+
 int command_serve(struct cli_call *call)
 {
     static const enum cli_exit exits[] = {
@@ -60,6 +71,7 @@ int command_serve(struct cli_call *call)
                     "the settings are not valid; 'weir help serve' and weir.conf(5) tell "
                     "what there is");
     }
+    give_large_blocks_back();
     end = serve(&(struct serve_spec){
         .config = config, .reread = reread, .reread_arg = call, .demo = cli_has(call, "demo")});
     config_free(config);
