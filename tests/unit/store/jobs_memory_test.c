@@ -43,7 +43,7 @@ struct bunch {
     weir_job_spec jobs[GROUP];
     weir_enqueued enqueued[GROUP];
     weir_settlement settlements[ENDS]; /* of jobs that are leased */
-    char names[GROUP][16];
+    char names[GROUP][24];
 };
 
 typedef int (*call_fn)(weir_store *store, struct bunch *bunch);
@@ -127,7 +127,7 @@ static void end_memory_in(struct jobs_stand *stand, call_fn call)
 
     CHECK_OK(weir_key_set(store, &(weir_key_spec){.name = "one at a time", .concurrency = 1}));
     for (int i = 0; i < BEFORE; i++) {
-        char name[16];
+        char name[24];
 
         (void)snprintf(name, sizeof name, "before %d", i);
         (void)jobs_enqueue(store, "before", .fairness_key = name, .durability = WEIR_MEMORY);
