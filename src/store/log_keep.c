@@ -137,6 +137,20 @@ static int update_meta(struct log *log, uint64_t sequence)
     return r;
 }
 
+static uint64_t room_left(const struct log *log)
+{
+    return log->segment_left + log->spare_count * log->capacity;
+}
+
+/* On a full disk: new work does not get all of what was let go, and the disk may have more. Told
+ * with each spare, or who appends meanwhile would take those that are there already. */
+static void count_what_was_let_go(struct log *log)
+{
+    if (log->room_error == 0) return;
+    if (room_left(log) > log->room_when_full) log->room_when_full = room_left(log);
+    log->spare_wanted = true;
+}
+
 /* The segment is in the table no more: its file becomes a spare, or goes. Someone who still reads
  * from it would see it written over: then it goes, too. */
 static void recycle(struct log *log, struct log_segment *segment, bool wanted) LOCK_UNCHECKED;
@@ -157,19 +171,7 @@ static void recycle(struct log *log, struct log_segment *segment, bool wanted)
     log_segment_give_back(log->kernel, segment);
     log_lock(log);
     if (r == 0) log->spares[log->spare_count++] = (struct log_spare){.number = number, .fd = fd};
-}
-
-static uint64_t room_left(const struct log *log)
-{
-    return log->segment_left + log->spare_count * log->capacity;
-}
-
-/* On a full disk: new work does not get all of what was let go, and the disk may have more. */
-static void count_what_was_let_go(struct log *log)
-{
-    if (log->room_error == 0) return;
-    if (room_left(log) > log->room_when_full) log->room_when_full = room_left(log);
-    log->spare_wanted = true;
+    count_what_was_let_go(log);
 }
 
 static void let_go(struct log *log, size_t count) LOCK_UNCHECKED;
@@ -189,7 +191,6 @@ static void let_go(struct log *log, size_t count)
         log->live_bytes -= segment->live_bytes;
         recycle(log, segment, wanted);
     }
-    count_what_was_let_go(log);
     /* Who waits for a segment has one now. */
     log_told_all(&told, &log->starved, 0);
     log_compaction_got_on(log, all, &told);
