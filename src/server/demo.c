@@ -128,7 +128,9 @@ static int work(void *arg)
                     .queue = demo->queue->name, .worker = "demo", .count = 1, .lease_ms = LEASE_MS},
                 &job);
         if (is_over(r)) return 0;
-        if (r == -ENOENT) r = weir_sleep(WAIT_MS);
+        /* There is no such queue yet, or no memory, or the store has stopped. */
+        if (r < 0 && r != WEIR_ETIMEDOUT) r = weir_sleep(WAIT_MS);
+        if (is_over(r)) return 0;
         if (r <= 0) continue;
         r = weir_sleep(1 + chance(demo->queue->work_ms));
         if (r == 0) settle(demo->store, demo->queue, &job);
