@@ -143,6 +143,7 @@ void look_text(struct bytes json, const char *path, char *ret_text, size_t bytes
 
         if (!text) return;
         count = json_text(&token, text);
+        text[count] = '\0'; /* what is looked at behind the last one */
         if (count >= bytes) count = bytes - 1;
         for (size_t i = 0; i < count; i++) ret_text[i] = is_command(text, i) ? '?' : text[i];
         ret_text[count] = '\0';
