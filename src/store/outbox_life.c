@@ -133,13 +133,15 @@ static int outbox_main(void *arg)
     struct belonging *belonging = &outbox->object.belonging;
     weir_scope *scope = belonging->scope;
     struct task *self = task_self();
+    bool ended;
     int r;
 
-    if (outbox->state == OUTBOX_ENDED) return outbox->result; /* its scope supervises, in vain */
-    scope_attend(belonging);
     outbox_lock(outbox);
-    outbox->task = weir_task_self();
+    ended = outbox->state == OUTBOX_ENDED;
+    if (!ended) outbox->task = weir_task_self();
     outbox_unlock(outbox);
+    if (ended) return outbox->result; /* its scope supervises, in vain */
+    scope_attend(belonging);
     r = live(outbox, self);
     if (r < 0 && r != WEIR_ECANCELED) {
         log_write(worker_self()->runtime, WEIR_LOG_ERROR, self, "outbox '%s' ends with %s",
