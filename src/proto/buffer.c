@@ -69,26 +69,42 @@ char *buffer_extend_slow(struct buffer *buffer, size_t count)
     return at;
 }
 
+/* The digits of a number, in pairs, up to `end`. Returns where they begin. */
+static char *digits_before(char *end, uint64_t value)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+
+    for (; value >= 100; value /= 100) {
+        end -= 2;
+        memcpy(end, pairs + value % 100 * 2, 2);
+    }
+    if (value < 10) {
+        *--end = (char)('0' + value);
+        return end;
+    }
+    end -= 2;
+    memcpy(end, pairs + value * 2, 2);
+    return end;
+}
+
 void buffer_put_uint(struct buffer *buffer, uint64_t value)
 {
     char digits[DIGITS_MAX];
-    size_t at = DIGITS_MAX;
+    const char *end = digits + DIGITS_MAX, *at = digits_before(digits + DIGITS_MAX, value);
 
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    buffer_put(buffer, digits + at, DIGITS_MAX - at);
+    buffer_put(buffer, at, (size_t)(end - at));
 }
 
 void buffer_put_int(struct buffer *buffer, int64_t value)
 {
     char digits[DIGITS_MAX + 1];
-    struct buffer text;
+    char *end = digits + sizeof digits;
+    char *at = digits_before(end, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 
     /* In one put, so that a number is never cut after its sign. */
-    buffer_init_fixed(&text, digits, sizeof digits);
-    if (value < 0) buffer_put_char(&text, '-');
-    buffer_put_uint(&text, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
-    buffer_put_bytes(buffer, buffer_bytes(&text));
+    if (value < 0) *--at = '-';
+    buffer_put(buffer, at, (size_t)(end - at));
 }

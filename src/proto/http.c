@@ -135,8 +135,21 @@ bool http_name_valid(struct bytes name)
     return name.count > 0 && all_are(name, CLASS_TOKEN);
 }
 
+/* Of eight bytes: true if each is a visible character, a blank or beyond ASCII. A tab is left to
+ * the table. */
+static bool eight_are_values(const char at[8])
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
+    uint64_t word, deletes;
+
+    memcpy(&word, at, sizeof word);
+    deletes = word ^ ones * 0x7f;
+    return ((((word - ones * ' ') & ~word) | ((deletes - ones) & ~deletes)) & highs) == 0;
+}
+
 bool http_value_valid(struct bytes value)
 {
+    while (value.count >= 8 && eight_are_values(value.at)) value = bytes_after(value, 8);
     return all_are(value, CLASS_VALUE);
 }
 

@@ -210,13 +210,39 @@ static struct bytes pass_line(struct http_parser *parser)
     return line;
 }
 
+/* Eight at a time: where a byte plus so much reaches 0x80, it is 'A' or beyond, beyond 'Z'. */
+static void lower_eight(char at[8])
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
+    uint64_t word, low, upper;
+
+    memcpy(&word, at, sizeof word);
+    low = word & ~highs;
+    upper = (low + ones * (0x80 - 'A')) & ~(low + ones * (0x7f - 'Z')) & ~word & highs;
+    word |= upper >> 2; /* 0x20 */
+    memcpy(at, &word, sizeof word);
+}
+
+static void to_lower_all(char *at, size_t count)
+{
+    size_t k = 0;
+
+    for (; k + 8 <= count; k += 8) lower_eight(at + k);
+    if (k == count) return;
+    if (count >= 8) {
+        lower_eight(at + count - 8); /* some of them again */
+        return;
+    }
+    for (; k < count; k++) at[k] = to_lower(at[k]);
+}
+
 static void lower_names(struct http_parser *parser, unsigned from)
 {
     for (unsigned i = from; i < parser->field_count; i++) {
         struct bytes *name = &parser->room[i].name;
         char *at = parser->block + (name->at - parser->block);
 
-        for (size_t k = 0; k < name->count; k++) at[k] = to_lower(at[k]);
+        to_lower_all(at, name->count);
         parser->room[i].value = bytes_trim(parser->room[i].value);
     }
 }

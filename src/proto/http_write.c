@@ -32,12 +32,17 @@ static bool is_in(const struct http_writer *writer, enum http_writing state)
     return writer->state == state;
 }
 
+/* In one put: each answer has several. */
 static void put_field(struct http_writer *writer, struct bytes name, struct bytes value)
 {
-    buffer_put_bytes(writer->out, name);
-    buffer_put_string(writer->out, ": ");
-    buffer_put_bytes(writer->out, value);
-    buffer_put_string(writer->out, "\r\n");
+    char *at = buffer_extend(writer->out, name.count + value.count + 4);
+
+    if (!at) return;
+    memcpy(at, name.at, name.count);
+    memcpy(at + name.count, ": ", 2);
+    at += name.count + 2;
+    if (value.count > 0) memcpy(at, value.at, value.count);
+    memcpy(at + value.count, "\r\n", 2);
 }
 
 void http_write_answer(struct http_writer *writer, struct buffer *keep_out, unsigned status,

@@ -91,7 +91,7 @@ static void put_escape(struct buffer *out, char c)
     }
 }
 
-static void put_quoted(struct buffer *out, struct bytes text)
+static void put_escaped(struct buffer *out, struct bytes text)
 {
     buffer_put_char(out, '"');
     while (text.count > 0) {
@@ -104,6 +104,22 @@ static void put_quoted(struct buffer *out, struct bytes text)
         text = bytes_after(text, 1);
     }
     buffer_put_char(out, '"');
+}
+
+/* Most texts go out as they are: quotes and all in one put. */
+static void put_quoted(struct buffer *out, struct bytes text)
+{
+    char *at;
+
+    if (json_plain_bytes(text) < text.count) {
+        put_escaped(out, text);
+        return;
+    }
+    at = buffer_extend(out, text.count + 2);
+    if (!at) return;
+    at[0] = '"';
+    if (text.count > 0) memcpy(at + 1, text.at, text.count);
+    at[text.count + 1] = '"';
 }
 
 void json_key(struct json_writer *json, const char *key)

@@ -1,5 +1,7 @@
 /* http_parse_request_test.c - requests: what they say, in any pieces, and where each ends. What is
  * refused: http_parse_refuse_test.c. */
+#include <stdio.h>
+
 #include "unit/proto/transcript.h"
 
 static const struct {
@@ -139,4 +141,30 @@ TEST(http_body_is_shown_where_it_lies_and_the_next_request_is_left)
     CHECK_INT(used, ==, 0);
     CHECK_STR(bytes + at, "GET /");
     (void)transcript_close(&script, false);
+}
+
+/* Every character that a name may have, at every place of names of any length. */
+TEST(http_names_of_fields_are_lowered_whatever_their_length)
+{
+    static const char characters[] = "@AZ[`az{!#$%&'*+-.^_|~09MQ";
+    static struct transcript script;
+
+    for (size_t count = 1; count <= 20; count++) {
+        for (size_t at = 0; at < count; at++) {
+            for (const char *c = characters; *c; c++) {
+                char name[21] = "", lowered[21] = "", bytes[128], transcript[128];
+
+                if (!is_token(*c)) continue;
+                memset(name, 'X', count);
+                name[at] = *c;
+                for (size_t i = 0; i < count; i++) lowered[i] = to_lower(name[i]);
+                (void)snprintf(bytes, sizeof bytes, "GET / HTTP/1.1\r\nHost: a\r\n%s: b\r\n\r\n",
+                               name);
+                (void)snprintf(transcript, sizeof transcript,
+                               "GET / 1.1 host=a %s=b keep | END | CLOSED", lowered);
+                CHECK_STR(transcript_cut(&script, HTTP_KIND_REQUEST, bytes_of(bytes), 0, 0),
+                          transcript);
+            }
+        }
+    }
 }

@@ -122,6 +122,28 @@ TEST(http_target_escapes_come_back)
     CHECK(bytes_are(target.segments[0], text));
 }
 
+/* ---- Values ---- */
+
+/* Eight bytes are looked at in one go: none of them may be overlooked, wherever it stands. */
+TEST(http_values_are_looked_at_byte_by_byte)
+{
+    for (size_t count = 1; count <= 20; count++) {
+        for (size_t at = 0; at < count; at++) {
+            for (int c = 0; c < 256; c++) {
+                char value[20];
+
+                memset(value, 'a', sizeof value);
+                value[at] = (char)c;
+                CHECK_INT(http_value_valid((struct bytes){value, count}), ==,
+                          is_field_value((char)c));
+                if (at > 0) value[at - 1] = '\t'; /* one that is allowed, before it */
+                CHECK_INT(http_value_valid((struct bytes){value, count}), ==,
+                          is_field_value((char)c));
+            }
+        }
+    }
+}
+
 /* ---- Dates ---- */
 
 TEST(http_dates_are_those_of_the_calendar)

@@ -1,5 +1,6 @@
 /* small_test.c - base64, durations, lines, cursors, buffers. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <weir/error.h>
 
@@ -235,6 +236,30 @@ static void *resize(void *arg, void *block, size_t bytes_before, size_t bytes)
         return NULL;
     }
     return resizes_left-- > 0 ? realloc(block, bytes) : NULL;
+}
+
+/* Around each power of ten, where the number of digits changes. */
+TEST(buffer_writes_numbers_as_printf_does)
+{
+    uint64_t power = 1;
+
+    for (int digits = 1; digits <= 20; digits++, power *= 10) {
+        for (int more = -11; more <= 11; more++) {
+            uint64_t value = power + (uint64_t)(int64_t)more;
+            char block[64], wanted[64];
+            struct buffer buffer;
+
+            buffer_init_fixed(&buffer, block, sizeof block);
+            buffer_put_uint(&buffer, value);
+            buffer_put_char(&buffer, ' ');
+            buffer_put_int(&buffer, (int64_t)value);
+            buffer_put_char(&buffer, '\0');
+            CHECK_INT(buffer_error(&buffer), ==, 0);
+            (void)snprintf(wanted, sizeof wanted, "%llu %lld", (unsigned long long)value,
+                           (long long)(int64_t)value);
+            CHECK_STR(block, wanted);
+        }
+    }
 }
 
 TEST(buffer_grows_up_to_its_bound)
