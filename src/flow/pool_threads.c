@@ -15,8 +15,10 @@ enum {
     LOOK_ROUNDS_CHOSEN = 2, /* in a run that is steered: each is a choice */
     LOOK_FAILURES_MAX = 4,  /* looks in vain in a row before a thread stops trying */
 };
-#define WAKE_WORTH_NS INT64_C(50000) /* a thread that is woken runs about then */
-#define RUN_NS_MAX INT64_C(100000)   /* longer jobs count as this: they are not waited for */
+/* A thread that is woken runs after half of it, and what it takes over must be worth that too. The
+ * worker's own look ends all patience after as long. */
+#define WAKE_WORTH_NS INT64_C(100000)
+#define RUN_NS_MAX INT64_C(100000) /* longer jobs count as this: they are not waited for */
 
 /* The job that the calling thread runs. */
 static _Thread_local struct pool_job *current_job;

@@ -24,27 +24,17 @@
 
 struct bell {
     const struct kernel *kernel;
-    pthread_cond_t condition;
+    struct kernel_bell bell;
 };
 
 static inline void bell_init(struct bell *bell, const struct kernel *keep_kernel)
 {
-    pthread_condattr_t kind;
-
-    bell->kernel = keep_kernel;
-    sanitize_unordered_begin();
-    (void)pthread_condattr_init(&kind);
-    (void)pthread_condattr_setclock(&kind, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&bell->condition, &kind);
-    (void)pthread_condattr_destroy(&kind);
-    sanitize_unordered_end();
+    *bell = (struct bell){.kernel = keep_kernel};
 }
 
 static inline void bell_deinit(struct bell *bell)
 {
-    sanitize_unordered_begin();
-    (void)pthread_cond_destroy(&bell->condition);
-    sanitize_unordered_end();
+    (void)bell; /* nobody waits: there is nothing to give back */
 }
 
 /* By the clock of bell_wait. `ns` is not negative; beyond the end of time: BELL_FOR_EVER. */
@@ -76,7 +66,7 @@ static inline int bell_wait(struct bell *bell, struct lock *lock, int64_t until_
         if (timeout_ns <= 0) return -ETIMEDOUT;
     }
     sanitize_unordered_begin();
-    r = kernel->thread_wait(kernel, &bell->condition, &lock->mutex, timeout_ns);
+    r = kernel->thread_wait(kernel, &bell->bell, &lock->mutex, timeout_ns);
     sanitize_unordered_end();
     return r;
 }
@@ -85,14 +75,14 @@ static inline int bell_wait(struct bell *bell, struct lock *lock, int64_t until_
 static inline void bell_ring(struct bell *bell)
 {
     sanitize_unordered_begin();
-    bell->kernel->thread_notify(bell->kernel, &bell->condition, false);
+    bell->kernel->thread_notify(bell->kernel, &bell->bell, false);
     sanitize_unordered_end();
 }
 
 static inline void bell_ring_all(struct bell *bell)
 {
     sanitize_unordered_begin();
-    bell->kernel->thread_notify(bell->kernel, &bell->condition, true);
+    bell->kernel->thread_notify(bell->kernel, &bell->bell, true);
     sanitize_unordered_end();
 }
 

@@ -23,6 +23,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "base/atomic.h"
 #include "base/list.h"
 
 struct addrinfo;
@@ -144,6 +145,12 @@ struct kernel_thread {
     int64_t waited_ns; /* how long it could have run and did not, so far; -1: not known */
 };
 
+/* What threads wait on; zero at first. A table of simulated threads needs its address only. */
+struct kernel_bell {
+    ATOM(uint32_t) rings;   /* so far: who waits for the next one says which it has seen */
+    ATOM(uint32_t) waiting; /* threads, changed by those that hold the lock */
+};
+
 struct kernel {
     const char *name;
     void *state; /* the table's own */
@@ -202,10 +209,10 @@ struct kernel {
     int (*thread_join)(const struct kernel *kernel, pthread_t thread);
     /* One thread waits for another: see rt/bell.h, by which the library calls these. The mutex
      * is held, and let go of while it waits; 0, or -ETIMEDOUT; 0 may come for no reason.
-     * timeout_ns < 0: for ever. The condition was made for CLOCK_MONOTONIC. */
-    int (*thread_wait)(const struct kernel *kernel, pthread_cond_t *condition,
+     * timeout_ns < 0: for ever. */
+    int (*thread_wait)(const struct kernel *kernel, struct kernel_bell *bell,
                        pthread_mutex_t *mutex, int64_t timeout_ns);
-    void (*thread_notify)(const struct kernel *kernel, pthread_cond_t *condition, bool all);
+    void (*thread_notify)(const struct kernel *kernel, struct kernel_bell *bell, bool all);
     void (*thread_yield)(const struct kernel *kernel); /* others may go on first */
     /* The clock that thread_wait waits by: real, also where now_ns is moved by a test, since
      * threads really wait; that of now_ns where threads are simulated, too. */

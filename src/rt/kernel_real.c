@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sched.h>
@@ -175,29 +176,40 @@ int real_thread_join(const struct kernel *kernel, pthread_t thread)
     return -pthread_join(thread, NULL);
 }
 
-int real_thread_wait(const struct kernel *kernel, pthread_cond_t *condition, pthread_mutex_t *mutex,
+/* Of <linux/futex.h>, which musl does not bring. */
+enum { BELL_WAIT = 0 | 128, BELL_WAKE = 1 | 128 }; /* within this process */
+
+/* By futex, not by a condition of the C library: glibc's wakes a waiter once more for each group
+ * of them that ends, and a signal may wait for such a group, each a system call or two.
+ *
+ * No ring is lost: what is waited for is changed under the mutex, before the ring. Who has not
+ * seen the change has counted itself and read `rings` before it let go of the mutex, so that
+ * the ring finds it counted, and wakes it or has changed `rings` before it sleeps. */
+int real_thread_wait(const struct kernel *kernel, struct kernel_bell *bell, pthread_mutex_t *mutex,
                      int64_t timeout_ns)
 {
-    struct timespec until;
-    int64_t until_ns;
+    struct timespec timeout = {.tv_sec = timeout_ns / 1000000000,
+                               .tv_nsec = timeout_ns % 1000000000};
+    uint32_t seen = atom_load(&bell->rings);
+    long r;
 
-    if (timeout_ns < 0) {
-        (void)pthread_cond_wait(condition, mutex);
-        return 0;
-    }
-    if (__builtin_add_overflow(real_now_ns(kernel), timeout_ns, &until_ns)) until_ns = INT64_MAX;
-    until = (struct timespec){.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    return pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT ? -ETIMEDOUT : 0;
+    (void)kernel;
+    atom_store(&bell->waiting, atom_load(&bell->waiting) + 1);
+    (void)pthread_mutex_unlock(mutex);
+    r = syscall(SYS_futex, &bell->rings, BELL_WAIT, seen, timeout_ns < 0 ? NULL : &timeout, NULL,
+                0);
+    if (r < 0) r = -errno;
+    (void)pthread_mutex_lock(mutex);
+    atom_store(&bell->waiting, atom_load(&bell->waiting) - 1);
+    return r == -ETIMEDOUT ? -ETIMEDOUT : 0;
 }
 
-void real_thread_notify(const struct kernel *kernel, pthread_cond_t *condition, bool all)
+void real_thread_notify(const struct kernel *kernel, struct kernel_bell *bell, bool all)
 {
     (void)kernel;
-    if (all) {
-        (void)pthread_cond_broadcast(condition);
-    } else {
-        (void)pthread_cond_signal(condition);
-    }
+    (void)atom_add(&bell->rings, 1);
+    if (atom_load(&bell->waiting) == 0) return;
+    (void)syscall(SYS_futex, &bell->rings, BELL_WAKE, all ? INT_MAX : 1, NULL, NULL, 0);
 }
 
 void real_thread_yield(const struct kernel *kernel)

@@ -17,9 +17,9 @@ void real_random(const struct kernel *kernel, void *data, size_t bytes);
 int real_thread_start(const struct kernel *kernel, pthread_t *ret_thread, void *(*fn)(void *),
                       void *arg);
 int real_thread_join(const struct kernel *kernel, pthread_t thread);
-int real_thread_wait(const struct kernel *kernel, pthread_cond_t *condition, pthread_mutex_t *mutex,
+int real_thread_wait(const struct kernel *kernel, struct kernel_bell *bell, pthread_mutex_t *mutex,
                      int64_t timeout_ns);
-void real_thread_notify(const struct kernel *kernel, pthread_cond_t *condition, bool all);
+void real_thread_notify(const struct kernel *kernel, struct kernel_bell *bell, bool all);
 void real_thread_yield(const struct kernel *kernel);
 
 void *real_map(const struct kernel *kernel, size_t bytes);

@@ -505,7 +505,7 @@ static int table_thread_join(const struct kernel *kernel, pthread_t joined)
     return 0;
 }
 
-static int table_thread_wait(const struct kernel *kernel, pthread_cond_t *condition,
+static int table_thread_wait(const struct kernel *kernel, struct kernel_bell *bell,
                              pthread_mutex_t *mutex, int64_t timeout_ns)
 {
     struct sim *sim = sim_of(kernel);
@@ -515,22 +515,22 @@ static int table_thread_wait(const struct kernel *kernel, pthread_cond_t *condit
     if (timeout_ns >= 0 && timeout_ns < INT64_MAX - sim->now_ns)
         until_ns = sim->now_ns + timeout_ns;
     (void)pthread_mutex_unlock(mutex);
-    woken = wait_on(sim, condition, until_ns, "thread_wait");
+    woken = wait_on(sim, bell, until_ns, "thread_wait");
     while (pthread_mutex_trylock(mutex) != 0) sim_thread_let_others(sim);
     return woken ? 0 : -ETIMEDOUT;
 }
 
-static void table_thread_notify(const struct kernel *kernel, pthread_cond_t *condition, bool all)
+static void table_thread_notify(const struct kernel *kernel, struct kernel_bell *bell, bool all)
 {
     struct sim *sim = sim_of(kernel);
-    unsigned count = count_waiting(sim, condition);
+    unsigned count = count_waiting(sim, bell);
 
     if (count == 0) return;
     if (all) {
-        wake_all_waiting(sim, condition);
+        wake_all_waiting(sim, bell);
     } else {
         unsigned index = sim_choose(sim, SIM_NOTIFY, count, "");
-        struct sim_thread *thread = nth_waiting(sim, condition, index);
+        struct sim_thread *thread = nth_waiting(sim, bell, index);
         if (thread) sim_thread_wake(sim, thread);
     }
 }

@@ -166,11 +166,11 @@ TEST(kernels_thread_wait_says_that_its_time_is_over)
     room_init(&room, kernel);
     lock_acquire(&room.lock);
     for (int i = 0; i < 1000 && r == 0; i++) {
-        r = kernel->thread_wait(kernel, &room.bell.condition, &room.lock.mutex, i > 0 ? MS : 0);
+        r = kernel->thread_wait(kernel, &room.bell.bell, &room.lock.mutex, i > 0 ? MS : 0);
     }
     lock_release(&room.lock);
     CHECK_INT(r, ==, -ETIMEDOUT);
-    kernel->thread_notify(kernel, &room.bell.condition, false); /* nobody waits: nothing */
-    kernel->thread_notify(kernel, &room.bell.condition, true);
+    kernel->thread_notify(kernel, &room.bell.bell, false); /* nobody waits: nothing */
+    kernel->thread_notify(kernel, &room.bell.bell, true);
     room_deinit(&room);
 }
