@@ -41,7 +41,7 @@ WEIR_BEGIN
 #define WEIR_JOB_LIMIT_KEYS_MAX 4
 #define WEIR_JOB_NEVER_MAX 4
 #define WEIR_JOB_PRIORITY_MAX 31
-#define WEIR_JOB_ERRORS_KEPT 10
+#define WEIR_JOB_ERRORS_KEPT 64   /* of a job: of its last attempts */
 #define WEIR_JOB_LEASE_MAX 1024   /* jobs of one lease call */
 #define WEIR_JOB_ENQUEUE_MAX 1024 /* jobs of one enqueue call */
 #define WEIR_JOB_SETTLE_MAX 1024  /* leases of one settle call */
@@ -352,7 +352,7 @@ typedef struct weir_job_info {
     const char *tags, *unique_key, *idempotency_key, *fairness_key, *order_key; /* "": none */
     const char *limit_keys[WEIR_JOB_LIMIT_KEYS_MAX];                            /* likewise */
     const char *blocked_on;
-    weir_job_error errors[WEIR_JOB_ERRORS_KEPT]; /* the last ones, oldest first */
+    const weir_job_error *errors; /* of its last attempts, oldest first */
     size_t error_count;
     void *memory_;
 } weir_job_info;

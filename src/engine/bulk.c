@@ -224,7 +224,7 @@ static bool passes(const struct engine *engine, const struct engine_filter *filt
                    const struct job *job)
 {
     const struct stage *stage;
-    struct engine_error errors[ENGINE_ERRORS_KEPT];
+    struct engine_error errors[ENGINE_ERRORS_KEPT] WEIR_UNINITIALIZED_;
     int count;
 
     if (!(filter->states & ENGINE_STATE_BIT(job->state)) || job->state == ENGINE_NO_JOB) {

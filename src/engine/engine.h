@@ -38,14 +38,14 @@ enum {
     ENGINE_LIMIT_KEYS_MAX = 4,
     ENGINE_CLASSES_MAX = 4,
     ENGINE_PRIORITY_MAX = 31,
-    ENGINE_ERRORS_KEPT = 10,   /* of a job: its last ones */
+    ENGINE_ERRORS_KEPT = 64,   /* of a job: its last ones */
     ENGINE_TICK_STEPS = 256,   /* of one engine_tick() */
     ENGINE_MOVES_MAX = 64,     /* of jobs that a command lets go on, beside its own */
     ENGINE_SETTLE_MAX = 32,    /* leases of one engine_settle_begin() */
     ENGINE_CLAIM_MAX = 64,     /* jobs of one claim */
     ENGINE_SKIP_MAX = 64,      /* candidates that one claim finds blocked or expired after all */
     ENGINE_RATE_MAX = 1000000, /* of a rate, and of a burst */
-    ENGINE_MESSAGE_BYTES_MAX = 8192, /* of an error */
+    ENGINE_MESSAGE_BYTES_MAX = 2048, /* of an error */
     ENGINE_PERIOD_MS_MAX = 86400000,
 };
 /* The record of one command is never longer than this and the bytes that the command was given:
@@ -85,7 +85,7 @@ struct engine_config {
     uint64_t seed;           /* of jitter, and of hashes */
     uint32_t payload_bytes_max;
     uint32_t result_bytes_max;
-    uint32_t message_bytes_max;    /* of an error: longer ones are cut; at most 8192 */
+    uint32_t message_bytes_max;    /* of an error: longer ones are cut; at most 2048 */
     uint32_t depth_max;            /* of a queue that says nothing itself */
     enum engine_overflow overflow; /* and this; unset counts as ENGINE_REJECT */
     int64_t history_ms;            /* how long a job that has ended is kept */

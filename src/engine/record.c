@@ -347,7 +347,7 @@ int write_op(struct engine *engine, struct writer *writer, const struct op *op)
 
 int write_errors(struct engine *engine, struct writer *writer, uint64_t id)
 {
-    struct engine_error errors[ENGINE_ERRORS_KEPT];
+    struct engine_error errors[ENGINE_ERRORS_KEPT] WEIR_UNINITIALIZED_;
     int count = engine_job_errors(engine, id, errors);
     int r = 0;
 

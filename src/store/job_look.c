@@ -38,7 +38,8 @@ static const char *text(struct texts *texts, struct engine_slice slice)
 }
 
 static void put_texts(struct texts *texts, const struct engine_job *job,
-                      const struct engine_error *errors, weir_job_info *info)
+                      const struct engine_error *errors, weir_job_error *ret_errors,
+                      weir_job_info *info)
 {
     info->queue = text(texts, job->queue);
     info->kind = text(texts, job->kind);
@@ -51,18 +52,21 @@ static void put_texts(struct texts *texts, const struct engine_job *job,
     for (uint32_t i = 0; i < WEIR_JOB_LIMIT_KEYS_MAX; i++)
         info->limit_keys[i] =
             text(texts, i < job->limit_key_count ? job->limit_keys[i] : (struct engine_slice){0});
-    for (size_t i = 0; i < info->error_count; i++)
-        info->errors[i] = (weir_job_error){
+    for (size_t i = 0; i < info->error_count; i++) {
+        weir_job_error error = {
             .run = errors[i].run,
             .at_ms = errors[i].at_ms,
             .error_class = text(texts, errors[i].class),
             .message = text(texts, errors[i].message),
         };
+        if (ret_errors) ret_errors[i] = error;
+    }
+    info->errors = ret_errors;
 }
 
 static int fill_info(struct store *store, uint64_t id, weir_job_info *ret_info)
 {
-    struct engine_error errors[ENGINE_ERRORS_KEPT];
+    struct engine_error errors[ENGINE_ERRORS_KEPT] WEIR_UNINITIALIZED_;
     struct texts texts = {0};
     struct engine_job job;
     int r = engine_job_get(store->engine, id, &job);
@@ -92,11 +96,12 @@ static int fill_info(struct store *store, uint64_t id, weir_job_info *ret_info)
         .members_not_done = job.members_not_done,
         .error_count = error_count > 0 ? (size_t)error_count : 0,
     };
-    put_texts(&texts, &job, errors, ret_info);
-    ret_info->memory_ = mem_alloc(texts.bytes);
+    put_texts(&texts, &job, errors, NULL, ret_info);
+    /* The errors first, as they are aligned; then all texts. */
+    ret_info->memory_ = mem_alloc(ret_info->error_count * sizeof(weir_job_error) + texts.bytes);
     if (!ret_info->memory_) return -ENOMEM;
-    texts.at = ret_info->memory_;
-    put_texts(&texts, &job, errors, ret_info);
+    texts.at = (char *)ret_info->memory_ + ret_info->error_count * sizeof(weir_job_error);
+    put_texts(&texts, &job, errors, ret_info->memory_, ret_info);
     return 0;
 }
 

@@ -49,6 +49,35 @@ JOBS_TEST(a_job_that_has_used_up_its_attempts_is_a_dead_letter_with_all_its_erro
     weir_job_info_free(&info);
 }
 
+/* With messages as long as they may be, so that the row with all of them still fits a record. */
+JOBS_TEST(a_job_keeps_the_errors_of_its_last_64_attempts_whole)
+{
+    enum { ATTEMPTS = WEIR_JOB_ERRORS_KEPT + 6, BYTES = 1024 };
+    uint64_t id = jobs_enqueue(stand->store, "q", .retry = {.attempts_max = ATTEMPTS});
+    char message[BYTES + 1];
+    weir_job_info info;
+
+    for (unsigned attempt = 1; attempt <= ATTEMPTS; attempt++) {
+        uint64_t token;
+
+        JOBS_UNTIL(stand_state(stand->store, id) == WEIR_JOB_READY);
+        CHECK_INT(jobs_lease(stand->store, "q", &token), ==, id);
+        (void)snprintf(message, sizeof message, "%0*u", BYTES, attempt);
+        CHECK_INT(weir_job_fail(stand->store, id, token, "EDOM", message, 0), >=, 0);
+    }
+    jobs_reopen(stand);
+    CHECK_OK(weir_job_get(stand->store, id, &info));
+    CHECK_INT(info.state, ==, WEIR_JOB_DEAD);
+    CHECK_INT(info.error_count, ==, WEIR_JOB_ERRORS_KEPT);
+    for (unsigned i = 0; i < WEIR_JOB_ERRORS_KEPT; i++) {
+        (void)snprintf(message, sizeof message, "%0*u", BYTES, i + 7);
+        CHECK_INT(info.errors[i].run, ==, i + 7);
+        CHECK_STR(info.errors[i].message, message);
+    }
+    weir_job_info_free(&info);
+    CHECK_INT(weir_dead_replay(stand->store, id, "x", 1), ==, WEIR_JOB_READY);
+}
+
 JOBS_TEST(a_dead_letter_is_replayed_as_it_is_or_edited)
 {
     weir_store *store = stand->store;
