@@ -36,7 +36,7 @@ usage: ./do COMMAND
                          --quick, --reps N, --only WORKLOAD: see bench/README.md
   bench service          the search service and three naive variants of it through overload and an
                          outage: figures and pictures, to docs/guide/pictures (about 6 minutes)
-  check                  clang-format, clang-tidy (of the tests too, which --all leaves out),
+  check                  clang-format, clang-tidy (--all leaves out the tests, and long paths),
                          cppcheck, gcc -fanalyzer, clang thread-safety analysis, tools/tidy
                          (include matrix and house rules)
   reference              the reference of all calls: build/reference/html/index.html, and man pages
@@ -475,7 +475,7 @@ tests_uring() {
 # sim_runs SUITE SECONDS RUNS - the tests of tests/sim at task level, until there were so many
 # simulated runs; says how many.
 sim_runs() {
-    suite "$1" "$2" tools/sim-runs build/release/tests/weir-tests "$3" "$jobs"
+    suite "$1" "$2" tools/sim-runs build/release/tests/weir-tests "$3" "$jobs" "$logs/sim-runs.count"
     grep '^sim: ' "$logs/$1.log" | tail -n 1 || true
 }
 
@@ -553,7 +553,7 @@ test_musl() {
 behind_rest() {
     find_llhttp
     run_judged package-build 1800 env WEIR_LLHTTP="${llhttp_option#-Dllhttp=}" tools/package build/package
-    run_checks src testing examples # tests are for ./do check
+    run_checks --brief src testing examples # tests, and longer paths, are for ./do check
 }
 kinds_rest="asan-gcc sim clang tsan-gcc-ordered tsan-clang-strict aarch64 musl valgrind fuzz"
 
@@ -694,10 +694,16 @@ command_test() {
 
 check_names="format clang-tidy cppcheck analyzer thread-safety man-pages tidy"
 
-# run_checks [FOLDER...] - clang-tidy, which takes most of the time, only below these.
+# run_checks [--brief] [FOLDER...] - clang-tidy, which takes most of the time, only below these.
 run_checks() {
+    depth=
+    if [ "${1-}" = "--brief" ]; then
+        depth=$1
+        shift
+    fi
     run_judged format 900 tools/analyse format
-    run_judged clang-tidy 3000 tools/analyse clang-tidy build/clang "$@"
+    # shellcheck disable=SC2086 # a word or none
+    run_judged clang-tidy 3000 tools/analyse clang-tidy $depth build/clang "$@"
     run_judged cppcheck 900 tools/analyse cppcheck
     run_judged analyzer 1800 tools/analyse analyzer
     run_judged thread-safety 900 tools/analyse thread-safety
