@@ -214,7 +214,7 @@ int engine_dead_replay(struct engine *engine, int64_t now_ms, uint64_t id,
     } else {
         fill_onward(engine, job, engine->now_ms, &set);
     }
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     return set.state;
 }
 

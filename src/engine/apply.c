@@ -103,13 +103,48 @@ static bool rings_before(const void *engine, uint32_t a, uint32_t b)
     return one_ms != two_ms ? one_ms < two_ms : one->id < two->id;
 }
 
+/* A job that is leased is in no lane, nor is it held or dead: there is room for whose child it is
+ * among the leases. */
+static uint32_t *lease_parent(const void *engine, uint32_t job)
+{
+    return &job_at(engine, job)->place.left;
+}
+
+static uint32_t first_to_ring(const struct engine *engine, uint32_t a, uint32_t b)
+{
+    if (!a || !b) return a ? a : b;
+    return rings_before(engine, a, b) ? a : b;
+}
+
 uint32_t job_first_timer(const struct engine *engine)
 {
     uint32_t job = tree_first(engine->job_timers, timer_links, engine);
-    uint32_t ended = history_first_timer(engine);
 
-    if (!job || !ended) return job ? job : ended;
-    return rings_before(engine, job, ended) ? job : ended;
+    job = first_to_ring(engine, job, engine->leases.first);
+    return first_to_ring(engine, job, history_first_timer(engine));
+}
+
+/* Leases end mostly in the order in which they began. */
+static void add_timer(struct engine *engine, uint32_t number)
+{
+    const struct job *job = job_at(engine, number);
+
+    if (job->state == ENGINE_LEASED) {
+        tree_ends_add(&engine->leases, number, timer_links, lease_parent, rings_before, engine);
+    } else if (job_timer_ms(job) != INT64_MAX) {
+        tree_add(&engine->job_timers, number, timer_links, rings_before, engine);
+    }
+}
+
+static void remove_timer(struct engine *engine, uint32_t number)
+{
+    const struct job *job = job_at(engine, number);
+
+    if (job->state == ENGINE_LEASED) {
+        tree_ends_remove(&engine->leases, number, timer_links, lease_parent, engine);
+    } else if (job_timer_ms(job) != INT64_MAX) {
+        tree_remove(&engine->job_timers, number, timer_links, rings_before, engine);
+    }
 }
 
 static struct tree_links *place_links(const void *engine, uint32_t job)
@@ -146,8 +181,8 @@ uint32_t queue_next_dead(const struct engine *engine, const struct queue *queue,
 bool job_is_history(const struct engine *engine, const struct job *job)
 {
     if (!state_ended(job->state) || job->state == ENGINE_DEAD) return false;
-    if (job_idempotency_key(job).count > 0) return false;
-    return job_unique_key(job).count == 0 || !hold_by_state(engine, HOLD_UNIQUE, job);
+    if (job_has_idempotency_key(job)) return false;
+    return !job_has_unique_key(job) || !hold_by_state(engine, HOLD_UNIQUE, job);
 }
 
 /* ---- Where a job belongs, by its state ---- */
@@ -187,9 +222,7 @@ static void job_link(struct engine *engine, uint32_t number, const struct op_tur
         history_add(engine, stage_at(engine, job->stage)->atom.scope, number);
         return;
     }
-    if (job_timer_ms(job) != INT64_MAX) {
-        tree_add(&engine->job_timers, number, timer_links, rings_before, engine);
-    }
+    add_timer(engine, number);
     if (job->state == ENGINE_READY || job->state == ENGINE_BLOCKED) {
         place_link(engine, number, turn);
     } else if (job->state == ENGINE_LEASED) {
@@ -214,9 +247,7 @@ static void job_unlink(struct engine *engine, uint32_t number)
         history_remove(engine, stage_at(engine, job->stage)->atom.scope, number);
         return;
     }
-    if (job_timer_ms(job) != INT64_MAX) {
-        tree_remove(&engine->job_timers, number, timer_links, rings_before, engine);
-    }
+    remove_timer(engine, number);
     if (job->state == ENGINE_READY || job->state == ENGINE_BLOCKED) {
         place_unlink(engine, number);
     } else if (job->state == ENGINE_LEASED) {
@@ -274,6 +305,10 @@ static void set_group_left(struct engine *engine, const struct job *job, const s
 {
     uint32_t group = 0;
 
+    if (place_is(job, set->from_gate)) {
+        place_set_turn_left(engine, job, &set->from);
+        return;
+    }
     if (set->from_gate == 0) {
         group = place_group(engine, job, ENGINE_READY, 0);
     } else if (set->from_gate <= job_limit_count(job)) {
@@ -282,12 +317,10 @@ static void set_group_left(struct engine *engine, const struct job *job, const s
     if (group) group_set_turn(engine, group, &set->from);
 }
 
-static void apply_set(struct engine *engine, const struct op_set *set, uint64_t position)
+void apply_set(struct engine *engine, uint32_t number, const struct op_set *set, uint64_t position)
 {
-    uint32_t number = job_find(engine, set->id);
     bool ended;
 
-    if (!number) return;
     /* Before it leaves: the group may go with it. */
     if (set->from.turn) set_group_left(engine, job_at(engine, number), set);
     ended = state_ended(job_at(engine, number)->state);
@@ -487,7 +520,10 @@ int apply_op(struct engine *engine, const struct op *op, uint64_t position)
 
     switch (op->type) {
     case OP_JOB: return apply_job(engine, &op->job, position);
-    case OP_SET: apply_set(engine, &op->set, position); return 0;
+    case OP_SET:
+        number = job_find(engine, op->set.id);
+        if (number) apply_set(engine, number, &op->set, position);
+        return 0;
     case OP_FORGET:
         number = job_find(engine, op->forget);
         if (number) job_drop(engine, number);

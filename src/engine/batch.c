@@ -22,10 +22,12 @@ uint32_t batch_find_open(const struct engine *engine, uint64_t batch)
 
 void batch_join(struct engine *engine, uint64_t batch)
 {
+    uint32_t number = find_gathering(engine, batch);
     struct op_set set;
-    set_from(job_at(engine, find_gathering(engine, batch)), &set);
+
+    set_from(job_at(engine, number), &set);
     set.mark += (UINT64_C(1) << 32) + 1;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
 }
 
 /* Goes on, or dies, when nobody is missing any more. */
@@ -49,7 +51,7 @@ static void gathered(struct engine *engine, uint32_t number)
     } else {
         fill_onward(engine, job, set.when_ms, &set);
     }
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
 }
 
 void batch_leave(struct engine *engine, uint64_t batch, enum engine_state state)
@@ -61,7 +63,7 @@ void batch_leave(struct engine *engine, uint64_t batch, enum engine_state state)
     set_from(job_at(engine, number), &set);
     set.mark--;
     if (state != ENGINE_DONE) set.note++;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     gathered(engine, number);
 }
 
@@ -73,7 +75,7 @@ void batch_unjoin(struct engine *engine, uint64_t batch)
     if (!number || (uint32_t)job_at(engine, number)->mark == 0) return;
     set_from(job_at(engine, number), &set);
     set.mark -= (UINT64_C(1) << 32) + 1;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     gathered(engine, number);
 }
 
@@ -90,7 +92,7 @@ int engine_batch_seal(struct engine *engine, int64_t now_ms, uint64_t batch)
     }
     set_from(job_at(engine, number), &set);
     set.flags &= (uint8_t)~JOB_OPEN_BATCH;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     gathered(engine, number);
     number = job_find(engine, batch);
     return number ? job_at(engine, number)->state : ENGINE_DEAD;

@@ -43,7 +43,7 @@ static uint32_t find_candidate(struct engine *engine, const struct queue *queue,
         step(engine);
         if (!knows(spec, stage)) continue;
         stage->known = true;
-        lane = lane_first_of(engine, stage->lanes);
+        lane = stage_first_lane(stage);
         if (lane && (!best || better(engine, lane, best))) best = lane;
     }
     return best ? job_first_of_lane(engine, best) : 0;
@@ -58,14 +58,16 @@ static int closed_key(const struct engine *engine, const struct job *job)
     return -1;
 }
 
-static void move_to_gate(struct engine *engine, const struct job *job, int blocked_on)
+static void move_to_gate(struct engine *engine, uint32_t number, int blocked_on)
 {
+    const struct job *job = job_at(engine, number);
     struct op_set set;
+
     set_from(job, &set);
     set.state = ENGINE_BLOCKED;
     set.blocked_on = (uint8_t)blocked_on;
     set.to = turn_after_take(engine, job, ENGINE_BLOCKED, set.blocked_on);
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     decide_topups(engine, job);
 }
 
@@ -102,7 +104,7 @@ static void lease(struct engine *engine, uint32_t number, int64_t lease_ms)
     set.mark = ++engine->last_token;
     set.when_ms = engine->now_ms + lease_ms;
     set.started_ms = engine->now_ms;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     take_tokens(engine, job);
 }
 
@@ -170,7 +172,7 @@ static bool put_aside(struct engine *engine, uint32_t number)
     }
     blocked_on = closed_key(engine, job);
     if (blocked_on < 0) return false;
-    move_to_gate(engine, job, blocked_on);
+    move_to_gate(engine, number, blocked_on);
     return true;
 }
 

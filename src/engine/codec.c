@@ -234,10 +234,11 @@ static void get_error(struct reader *reader, struct op_error *error)
     error->message = get_slice(reader, ENGINE_MESSAGE_BYTES_MAX);
 }
 
-static void put_whole_set(struct writer *writer, const struct op_set *set)
+void set_write(struct writer *writer, const struct op_set *set)
 {
     bool usual = set_is_usual(&writer->base, set);
 
+    assert(writer->room - writer->count >= OP_SET_BYTES_MAX + set->result.count);
     put_type(writer, usual ? TYPE_USUAL_SET : OP_SET, set->state);
     put_old_id(writer, set->id);
     put_set(writer, set, usual);
@@ -255,7 +256,7 @@ void op_write(struct writer *writer, const struct op *op)
 {
     assert(writer->room - writer->count >= op_bytes_max(op));
     if (op->type == OP_SET) {
-        put_whole_set(writer, &op->set);
+        set_write(writer, &op->set);
         return;
     }
     put_type(writer, op->type, op->type == OP_JOB ? op->job.set.state : 0);

@@ -220,6 +220,7 @@ void job_write(struct writer *writer, const struct op_job *job);
 bool job_read(struct engine_slice bytes, struct op_job *ret_job);
 size_t op_bytes_max(const struct op *op);
 void op_write(struct writer *writer, const struct op *op);
+void set_write(struct writer *writer, const struct op_set *set); /* as OP_SET */
 /* False: the reader is at its end, or bad. */
 bool op_read(struct reader *reader, struct op *ret_op);
 /* The head is what is so after the record, which is never less than the writer's base. */

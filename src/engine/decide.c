@@ -51,6 +51,7 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine)
     for (int type = 0; type < ATOM_TYPES; type++) {
         slab_init(&engine->atoms[type], atom_bytes((enum atom_type)type));
     }
+    engine->job_table.neighbours = HASH_NEIGHBOURS_BITS;
     engine->record.count = RECORD_HEAD_BYTES_MAX;
     *ret_engine = engine;
     return 0;
@@ -271,14 +272,9 @@ bool engine_next_wake(struct engine *engine, struct engine_slice *ret_queue)
 int command_op(struct engine *engine, const struct op *op)
 {
     size_t before = engine->record.count;
-    uint32_t job;
     int r;
 
-    if (op->type == OP_SET) {
-        job = job_find(engine, op->set.id);
-        assert(state_may_become(job_at(engine, job)->state, op->set.state) ||
-               (op->set.state == job_at(engine, job)->state));
-    }
+    assert(op->type != OP_SET); /* decide_set() */
     op_write(&engine->record, op);
     command_check(engine);
     r = apply_op(engine, op, POSITION_PENDING);
@@ -321,15 +317,16 @@ void set_from(const struct job *job, struct op_set *ret_set)
     };
 }
 
-void decide_set(struct engine *engine, const struct op_set *set)
+void decide_set(struct engine *engine, uint32_t number, const struct op_set *set)
 {
-    struct op op = {.type = OP_SET, .set = *set};
-    int r = command_op(engine, &op);
-    assert(r == 0); /* nothing is allocated for it */
-    if (set->state == ENGINE_READY) {
-        uint32_t job = job_find(engine, set->id);
-        wake(engine, stage_at(engine, job_at(engine, job)->stage)->atom.scope);
-    }
+    const struct job *job = job_at(engine, number);
+
+    assert(job->id == set->id);
+    assert(state_may_become(job->state, set->state) || set->state == job->state);
+    set_write(&engine->record, set);
+    command_check(engine);
+    apply_set(engine, number, set, POSITION_PENDING); /* nothing is allocated for it */
+    if (set->state == ENGINE_READY) wake(engine, stage_at(engine, job->stage)->atom.scope);
 }
 
 static bool gate_has_room(const struct engine *engine, const struct job *job, uint32_t i)
@@ -376,10 +373,10 @@ static int64_t keep_until(const struct engine *engine, const struct job *job,
     const struct policy_text *says = &policy_at(engine, job->policy)->says;
     int64_t until_ms = engine->now_ms +
                        (state == ENGINE_DEAD ? engine->config.dead_ms : engine->config.history_ms);
-    if (job_idempotency_key(job).count && job->created_ms + says->idempotency_ms > until_ms) {
+    if (job_has_idempotency_key(job) && job->created_ms + says->idempotency_ms > until_ms) {
         until_ms = job->created_ms + says->idempotency_ms;
     }
-    if (job_unique_key(job).count && says->unique_states & ENGINE_STATE_BIT(state) &&
+    if (job_has_unique_key(job) && says->unique_states & ENGINE_STATE_BIT(state) &&
         job->created_ms + says->unique_ms > until_ms) {
         until_ms = job->created_ms + says->unique_ms;
     }
@@ -399,7 +396,7 @@ void decide_topup(struct engine *engine, uint32_t key)
             uint32_t first;
             step(engine);
             if (gate->blocked == 0 || gate->ready >= room) continue;
-            first = job_first_of_lane(engine, lane_first_of(engine, gate->lanes));
+            first = job_first_of_lane(engine, gate->lanes.first);
             if (!best || job_at(engine, first)->mark < job_at(engine, best)->mark) best = first;
         }
         if (!best) break;
@@ -413,7 +410,7 @@ void decide_topup(struct engine *engine, uint32_t key)
         set.from = turn_after_give(engine, lane_at(engine, job->lane)->group);
         set.from_gate = (uint8_t)(job->blocked_on + 1);
         fill_place(engine, job, &set);
-        decide_set(engine, &set);
+        decide_set(engine, best, &set);
     }
 }
 
@@ -434,7 +431,7 @@ void decide_successor(struct engine *engine, uint32_t chain_number)
     next = chain_first_held(engine, chain);
     set_from(job_at(engine, next), &set);
     fill_onward(engine, job_at(engine, next), set.when_ms, &set);
-    decide_set(engine, &set);
+    decide_set(engine, next, &set);
 }
 
 void decide_topups(struct engine *engine, const struct job *job)
@@ -445,8 +442,11 @@ void decide_topups(struct engine *engine, const struct job *job)
 static void trim_history(struct engine *engine, const struct queue *queue)
 {
     while (queue->history.count > engine->config.history_count_max && engine->moves_left > 0) {
-        struct op op = {.type = OP_FORGET, .forget = queue->history.first_id};
-        job_see(engine, op.forget, queue->history.first);
+        struct op op WEIR_UNINITIALIZED_;
+
+        op.type = OP_FORGET;
+        op.forget = queue->history.first_id;
+        job_see(engine, op.forget, queue->history.ends.first);
         engine->moves_left--;
         command_op(engine, &op);
     }
@@ -478,7 +478,7 @@ void decide_end_kept(struct engine *engine, uint32_t number, enum engine_state s
     set.note = (uint32_t)result.count;
     set.has_result = result.count > 0;
     set.result = result;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     tell_ended(engine, set.id, state);
     if (batch) batch_leave(engine, batch, state);
     decide_successor(engine, job_chain(job));

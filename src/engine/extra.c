@@ -4,12 +4,6 @@
 
 #include "engine/state.h"
 
-static uint32_t word_count(const struct extra *extra)
-{
-    return extra->limit_count + (extra->has & EXTRA_CHAIN ? 1u : 0u) +
-           (extra->has & EXTRA_BATCH ? 2u : 0u) + (extra->has & EXTRA_ERRORS ? 1u : 0u);
-}
-
 static size_t text_bytes(const struct extra *extra)
 {
     return (size_t)extra->unique_bytes + extra->idempotency_bytes + extra->tag_bytes;
@@ -17,12 +11,7 @@ static size_t text_bytes(const struct extra *extra)
 
 static size_t extra_bytes(const struct extra *extra)
 {
-    return sizeof *extra + word_count(extra) * sizeof(uint32_t) + text_bytes(extra);
-}
-
-static char *extra_text(const struct extra *extra)
-{
-    return (char *)(uintptr_t)(extra->words + word_count(extra));
+    return sizeof *extra + extra_word_count(extra) * sizeof(uint32_t) + text_bytes(extra);
 }
 
 static uint32_t batch_word(const struct extra *extra)
@@ -33,43 +22,14 @@ static uint32_t batch_word(const struct extra *extra)
 /* The word of the errors: the last. */
 static uint32_t *failures_word(struct extra *extra)
 {
-    return &extra->words[word_count(extra) - 1];
+    return &extra->words[extra_word_count(extra) - 1];
 }
 
-uint32_t job_chain(const struct job *job)
+uint64_t job_batch_of(const struct job *job)
 {
     const struct extra *extra = job->extra;
-    return extra && extra->has & EXTRA_CHAIN ? extra->words[extra->limit_count] : 0;
-}
-
-uint64_t job_batch(const struct job *job)
-{
-    const struct extra *extra = job->extra;
-    uint32_t at;
-    if (!extra || !(extra->has & EXTRA_BATCH)) return 0;
-    at = batch_word(extra);
+    uint32_t at = batch_word(extra);
     return (uint64_t)extra->words[at + 1] << 32 | extra->words[at];
-}
-
-struct engine_slice job_unique_key(const struct job *job)
-{
-    if (!job->extra) return (struct engine_slice){0};
-    return (struct engine_slice){extra_text(job->extra), job->extra->unique_bytes};
-}
-
-struct engine_slice job_idempotency_key(const struct job *job)
-{
-    if (!job->extra) return (struct engine_slice){0};
-    return (struct engine_slice){extra_text(job->extra) + job->extra->unique_bytes,
-                                 job->extra->idempotency_bytes};
-}
-
-struct engine_slice job_tags(const struct job *job)
-{
-    if (!job->extra) return (struct engine_slice){0};
-    return (struct engine_slice){extra_text(job->extra) + job->extra->unique_bytes +
-                                     job->extra->idempotency_bytes,
-                                 job->extra->tag_bytes};
 }
 
 uint32_t job_failures(const struct job *job)
@@ -155,7 +115,7 @@ static int extra_add_failures(struct engine *engine, struct job *job)
     struct extra *old = job->extra;
     struct extra none = {0};
     size_t before = old ? extra_bytes(old) : 0;
-    size_t words = word_count(old ? old : &none) * sizeof(uint32_t);
+    size_t words = extra_word_count(old ? old : &none) * sizeof(uint32_t);
     struct extra *extra;
 
     if (old && old->has & EXTRA_ERRORS) return 0;

@@ -45,7 +45,7 @@ int engine_renew(struct engine *engine, int64_t now_ms, uint64_t id, uint64_t to
     if (timeout_ms && set.when_ms > job->started_ms + timeout_ms) {
         set.when_ms = job->started_ms + timeout_ms;
     }
-    if (set.when_ms != job->when_ms) decide_set(engine, &set);
+    if (set.when_ms != job->when_ms) decide_set(engine, number, &set);
     *ret_renewed = (struct engine_renewed){
         .lease_until_ms = set.when_ms,
         .orders = job->flags & JOB_CANCEL ? ENGINE_GO_CANCELLED : 0u,
@@ -63,7 +63,7 @@ int engine_progress(struct engine *engine, int64_t now_ms, uint64_t id, uint64_t
     if (!number) return r;
     set_from(job_at(engine, number), &set);
     set.note = progress;
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     return 0;
 }
 
@@ -143,7 +143,7 @@ static void leave_lease(struct engine *engine, uint32_t number, int64_t run_at_m
     set_from(job, &set);
     set.attempts = attempts;
     fill_onward(engine, job, run_at_ms, &set);
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     decide_topups(engine, job);
 }
 
@@ -247,7 +247,7 @@ int engine_cancel(struct engine *engine, int64_t now_ms, uint64_t id)
         if (job->flags & JOB_CANCEL) return ENGINE_LEASED;
         set_from(job, &set);
         set.flags |= JOB_CANCEL;
-        decide_set(engine, &set);
+        decide_set(engine, number, &set);
         return ENGINE_LEASED;
     }
     count_end(queue_of(engine, job), ENGINE_CANCELLED);

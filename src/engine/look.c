@@ -97,8 +97,10 @@ int engine_figures(const struct engine *engine, struct engine_slice name,
     }
     for (uint32_t at = queue->stages; at; at = stage_at(engine, at)->next) {
         const struct stage *stage = stage_at(engine, at);
-        int64_t stage_ms = oldest_below(engine, stage->lanes);
-        if (stage_ms < oldest_ms) oldest_ms = stage_ms;
+        for (uint32_t left = stage->priorities; left; left &= left - 1) {
+            int64_t lanes_ms = oldest_below(engine, stage->lanes[__builtin_ctz(left)].root);
+            if (lanes_ms < oldest_ms) oldest_ms = lanes_ms;
+        }
         if (!stage->known) ret_figures->unknown += stage->ready;
     }
     ret_figures->oldest_ms = oldest_ms == INT64_MAX ? 0 : oldest_ms;
@@ -292,6 +294,8 @@ const char *engine_check(const struct engine *engine)
         return "jobs are not counted right by state";
     }
     if (counts.live_bytes != engine->live_bytes) return "live bytes are not counted right";
-    if (count_tree(engine, engine->job_timers) != counts.timers) return "a timer is missing";
+    if (count_tree(engine, engine->job_timers) + count_tree(engine, engine->leases.root) !=
+        counts.timers)
+        return "a timer is missing";
     return check_keys(engine, &counts);
 }

@@ -21,17 +21,21 @@ void slab_init(struct slab *slab, size_t row_bytes)
     slab->fresh = 1;
 }
 
+static size_t chunk_bytes(const struct slab *slab)
+{
+    return (size_t)slab->row_bytes << slab_shift(slab->row_bytes);
+}
+
 void slab_deinit(struct slab *slab, struct memory *memory)
 {
-    size_t chunk_bytes = (size_t)slab->row_bytes * SLAB_CHUNK_ROWS;
     for (uint32_t i = 0; i < slab->chunk_count; i++) {
-        memory_resize(memory, slab->chunks[i], chunk_bytes, 0);
+        memory_resize(memory, slab->chunks[i], chunk_bytes(slab), 0);
     }
     if (slab->chunks) { memory_resize(memory, slab->chunks, slab->chunk_room * sizeof(char *), 0); }
     slab_init(slab, slab->row_bytes);
 }
 
-static int slab_grow(struct slab *slab, struct memory *memory)
+static int slab_add_chunk(struct slab *slab, struct memory *memory)
 {
     char *chunk;
     if (slab->chunk_count == slab->chunk_room) {
@@ -42,17 +46,17 @@ static int slab_grow(struct slab *slab, struct memory *memory)
         slab->chunks = chunks;
         slab->chunk_room = room;
     }
-    if (slab->chunk_count == UINT32_MAX / SLAB_CHUNK_ROWS) return -ENOMEM;
-    chunk = memory_resize(memory, NULL, 0, (size_t)slab->row_bytes * SLAB_CHUNK_ROWS);
+    if (slab->chunk_count == UINT32_MAX >> slab_shift(slab->row_bytes)) return -ENOMEM;
+    chunk = memory_resize(memory, NULL, 0, chunk_bytes(slab));
     if (!chunk) return -ENOMEM;
     slab->chunks[slab->chunk_count++] = chunk;
     return 0;
 }
 
-int slab_ensure(struct slab *slab, struct memory *memory, uint32_t count)
+int slab_grow(struct slab *slab, struct memory *memory, uint32_t count)
 {
-    while (slab->chunk_count * SLAB_CHUNK_ROWS < (uint64_t)slab->taken + count + 1) {
-        int r = slab_grow(slab, memory);
+    while (slab_room(slab) < (uint64_t)slab->taken + count + 1) {
+        int r = slab_add_chunk(slab, memory);
         if (r < 0) return r;
     }
     return 0;
@@ -65,7 +69,7 @@ uint32_t slab_take(struct slab *slab)
         memcpy(&slab->free, slab_at(slab, number), sizeof slab->free);
     } else {
         number = slab->fresh++;
-        assert(number < slab->chunk_count * SLAB_CHUNK_ROWS);
+        assert(number < slab_room(slab));
     }
     slab->taken++;
     memset(slab_at(slab, number), 0, slab->row_bytes);
@@ -89,26 +93,20 @@ static size_t table_bytes(uint32_t room)
 void table_deinit(struct table *table, struct memory *memory)
 {
     if (table->slots) memory_resize(memory, table->slots, table_bytes(table->room), 0);
-    memset(table, 0, sizeof *table);
+    *table = (struct table){.neighbours = table->neighbours};
 }
 
-/* Neighbours (hash_in_order) are a crowd when they meet others: fuller tables take long ways. */
-static bool table_fits(const struct table *table, uint64_t count)
+int table_grow(struct table *table, struct memory *memory, uint32_t count, table_hash_fn hash,
+               const void *arg)
 {
-    return count * 4 <= (uint64_t)table->room * 3;
-}
-
-int table_ensure(struct table *table, struct memory *memory, uint32_t count, table_hash_fn hash,
-                 const void *arg)
-{
-    struct table bigger = {.room = table->room ? table->room : 16, .count = 0};
+    struct table bigger = {.room = table->room ? table->room : 16, .neighbours = table->neighbours};
     uint64_t wanted = (uint64_t)table->count + count;
 
-    if (table_fits(table, wanted)) return 0;
-    while (!table_fits(&bigger, wanted)) {
+    while (!table_fits(bigger.room, wanted)) {
         if (bigger.room > UINT32_MAX / 4) return -ENOMEM;
         bigger.room *= 2;
     }
+    bigger.bits = (uint8_t)__builtin_ctz(bigger.room);
     bigger.slots = memory_resize(memory, NULL, 0, table_bytes(bigger.room));
     if (!bigger.slots) return -ENOMEM;
     memset(bigger.slots, 0, table_bytes(bigger.room));
@@ -123,36 +121,46 @@ int table_ensure(struct table *table, struct memory *memory, uint32_t count, tab
 void table_insert(struct table *table, uint64_t hash, uint32_t number)
 {
     uint32_t mask = table->room - 1;
-    uint32_t at = (uint32_t)hash & mask;
+    uint32_t begin = table_place(table, hash);
+    uint32_t at = begin;
+    uint32_t slot;
+
     assert(table->count < table->room);
-    while (table->slots[at]) at = (at + 1) & mask;
-    table->slots[at] = number;
-    table_ways(table)[at] = table_way((at - (uint32_t)hash) & mask);
+    while (table->slots[slot = table_slot(table, at)]) at = (at + 1) & mask;
+    table->slots[slot] = number;
+    table_ways(table)[slot] = table_way((at - begin) & mask);
     table->count++;
 }
 
-void table_remove(struct table *table, uint64_t hash, uint32_t number, table_hash_fn hash_of,
+bool table_remove(struct table *table, uint64_t hash, uint32_t number, table_hash_fn hash_of,
                   const void *arg)
 {
     uint8_t *ways = table_ways(table);
     uint32_t mask = table->room - 1;
-    uint32_t hole = (uint32_t)hash & mask;
+    uint32_t hole, hole_slot, slot;
 
-    while (table->slots[hole] != number) {
-        assert(table->slots[hole]);
+    if (table->room == 0) return false;
+    hole = table_place(table, hash);
+    while (table->slots[hole_slot = table_slot(table, hole)] != number) {
+        if (!table->slots[hole_slot]) return false;
         hole = (hole + 1) & mask;
     }
     /* Move back what would not be found any more past the hole. */
-    for (uint32_t at = (hole + 1) & mask; table->slots[at]; at = (at + 1) & mask) {
-        uint32_t way = ways[at];
-        if (way == TABLE_FAR) way = (at - (uint32_t)hash_of(arg, table->slots[at])) & mask;
+    for (uint32_t at = (hole + 1) & mask; table->slots[slot = table_slot(table, at)];
+         at = (at + 1) & mask) {
+        uint32_t way = ways[slot];
+        if (way == TABLE_FAR) {
+            way = (at - table_place(table, hash_of(arg, table->slots[slot]))) & mask;
+        }
         if (way < ((at - hole) & mask)) continue;
-        table->slots[hole] = table->slots[at];
-        ways[hole] = table_way(way - ((at - hole) & mask));
+        table->slots[hole_slot] = table->slots[slot];
+        ways[hole_slot] = table_way(way - ((at - hole) & mask));
         hole = at;
+        hole_slot = slot;
     }
-    table->slots[hole] = 0;
+    table->slots[hole_slot] = 0;
     table->count--;
+    return true;
 }
 
 static uint64_t fold(uint64_t a, uint64_t b)

@@ -38,9 +38,15 @@ static bool came_before(const void *engine, uint32_t a, uint32_t b)
     return one->mark != two->mark ? one->mark < two->mark : one->id < two->id;
 }
 
-uint32_t lane_first_of(const struct engine *engine, uint32_t root)
+static uint32_t *lane_parent(const void *engine, uint32_t lane)
 {
-    return tree_first(root, lane_links, engine);
+    return &lane_at(engine, lane)->parent;
+}
+
+uint32_t stage_first_lane(const struct stage *stage)
+{
+    if (!stage->priorities) return 0;
+    return stage->lanes[31 - __builtin_clz(stage->priorities)].first;
 }
 
 uint32_t job_first_of_lane(const struct engine *engine, uint32_t lane)
@@ -62,27 +68,63 @@ static uint64_t group_hash(const void *engine, uint32_t number)
     return group_hash_of(group->queue, group->gate, group->fair, group->priority);
 }
 
+static bool is_group(const struct group *group, uint32_t queue, uint32_t gate, uint32_t fair,
+                     uint8_t priority)
+{
+    return group->fair == fair && group->priority == priority && group->queue == queue &&
+           group->gate == gate;
+}
+
+/* Who was found last is mostly who is looked for next. */
+static void see_group(const struct engine *engine, uint32_t group)
+{
+    ((struct engine *)(uintptr_t)engine)->seen_group = group;
+}
+
 static uint32_t group_find(const struct engine *engine, uint32_t queue, uint32_t gate,
                            uint32_t fair, uint8_t priority)
 {
-    uint64_t hash = group_hash_of(queue, gate, fair, priority);
+    uint32_t found = engine->seen_group;
     uint32_t at = TABLE_BEGIN;
-    uint32_t found;
+    uint64_t hash;
 
+    if (found && is_group(group_at(engine, found), queue, gate, fair, priority)) return found;
+    hash = group_hash_of(queue, gate, fair, priority);
     while ((found = table_next(&engine->group_table, hash, &at)) != 0) {
-        const struct group *group = group_at(engine, found);
         step(engine);
-        if (group->queue == queue && group->gate == gate && group->fair == fair &&
-            group->priority == priority)
-            return found;
+        if (!is_group(group_at(engine, found), queue, gate, fair, priority)) continue;
+        see_group(engine, found);
+        return found;
     }
     return 0;
 }
 
-static uint32_t *lane_root(const struct engine *engine, const struct lane *lane)
+static struct tree_ends *lane_ends(const struct engine *engine, const struct lane *lane)
 {
-    return lane->stage ? &stage_at(engine, lane->stage)->lanes
-                       : &gate_at(engine, lane->gate)->lanes;
+    if (!lane->stage) return &gate_at(engine, lane->gate)->lanes;
+    return &stage_at(engine, lane->stage)->lanes[group_at(engine, lane->group)->priority];
+}
+
+static void lane_join(struct engine *engine, uint32_t number)
+{
+    const struct lane *lane = lane_at(engine, number);
+
+    tree_ends_add(lane_ends(engine, lane), number, lane_links, lane_parent, lane_before, engine);
+    if (lane->stage) {
+        stage_at(engine, lane->stage)->priorities |= 1u << group_at(engine, lane->group)->priority;
+    }
+}
+
+static void lane_leave(struct engine *engine, uint32_t number)
+{
+    const struct lane *lane = lane_at(engine, number);
+    struct tree_ends *ends = lane_ends(engine, lane);
+
+    tree_ends_remove(ends, number, lane_links, lane_parent, engine);
+    if (lane->stage && !ends->root) {
+        stage_at(engine, lane->stage)->priorities &=
+            ~(1u << group_at(engine, lane->group)->priority);
+    }
 }
 
 void group_set_turn(struct engine *engine, uint32_t number, const struct op_turn *turn)
@@ -99,12 +141,28 @@ void group_set_turn(struct engine *engine, uint32_t number, const struct op_turn
     }
     group->deficit = deficit;
     for (uint32_t at = group->lanes; at; at = lane_at(engine, at)->group_next) {
-        tree_remove(lane_root(engine, lane_at(engine, at)), at, lane_links, lane_before, engine);
+        lane_leave(engine, at);
     }
     group->turn = turn->turn;
     for (uint32_t at = group->lanes; at; at = lane_at(engine, at)->group_next) {
-        tree_add(lane_root(engine, lane_at(engine, at)), at, lane_links, lane_before, engine);
+        lane_join(engine, at);
     }
+}
+
+bool place_is(const struct job *job, uint8_t from_gate)
+{
+    if (!job->lane) return false;
+    return job->state == ENGINE_READY ? from_gate == 0 : from_gate == job->blocked_on + 1;
+}
+
+void place_set_turn_left(struct engine *engine, const struct job *job, const struct op_turn *turn)
+{
+    const struct lane *lane = lane_at(engine, job->lane);
+    const struct tree_links *links = &job_at(engine, lane->jobs)->place;
+    bool is_alone = !links->left && !links->right && !lane->group_next &&
+                    group_at(engine, lane->group)->lanes == job->lane;
+
+    if (!is_alone) group_set_turn(engine, lane->group, turn);
 }
 
 static uint32_t weight_of(const struct engine *engine, uint32_t fair)
@@ -179,7 +237,7 @@ static uint32_t lane_get(struct engine *engine, uint32_t group, uint32_t stage, 
     lane->group = group;
     lane->group_next = group_at(engine, group)->lanes;
     group_at(engine, group)->lanes = number;
-    tree_add(lane_root(engine, lane), number, lane_links, lane_before, engine);
+    lane_join(engine, number);
     return number;
 }
 
@@ -189,12 +247,13 @@ static void lane_drop(struct engine *engine, uint32_t number)
     uint32_t group = lane->group;
     uint32_t *at = &group_at(engine, group)->lanes;
 
-    tree_remove(lane_root(engine, lane), number, lane_links, lane_before, engine);
+    lane_leave(engine, number);
     while (*at != number) at = &lane_at(engine, *at)->group_next;
     *at = lane->group_next;
     slab_give(&engine->lanes, number);
     if (group_at(engine, group)->lanes) return;
     table_remove(&engine->group_table, group_hash(engine, group), group, group_hash, engine);
+    if (engine->seen_group == group) see_group(engine, 0);
     slab_give(&engine->groups, group);
 }
 
@@ -213,10 +272,13 @@ static uint64_t gate_hash(const void *engine, uint32_t number)
 
 uint32_t gate_find(const struct engine *engine, uint32_t key, uint32_t stage)
 {
-    uint64_t hash = gate_hash_of(key, stage);
     uint32_t at = TABLE_BEGIN;
-    uint32_t found;
+    uint32_t found = key_at(engine, key)->gates;
+    uint64_t hash;
 
+    /* Most keys have jobs of one stage. */
+    if (!found || gate_at(engine, found)->stage == stage) return found;
+    hash = gate_hash_of(key, stage);
     while ((found = table_next(&engine->gate_table, hash, &at)) != 0) {
         const struct gate *gate = gate_at(engine, found);
         step(engine);

@@ -40,8 +40,7 @@ struct atom {
 
 /* Jobs of a queue that have ended, and how many are kept: history.c. */
 struct history {
-    uint32_t root; /* tree by when_ms, then id */
-    uint32_t first, last;
+    struct tree_ends ends; /* by when_ms, then id */
     uint32_t count;
     int64_t first_ms; /* when the first one is forgotten; while there is one, in a tree: */
     uint64_t first_id;
@@ -73,9 +72,10 @@ struct queue {
 struct stage {
     struct atom atom;
     uint32_t next; /* of the same queue */
-    uint32_t lanes;
     uint32_t ready;
-    bool known; /* a worker has asked for it */
+    uint32_t priorities;                             /* bits: there are lanes */
+    bool known;                                      /* a worker has asked for it */
+    struct tree_ends lanes[ENGINE_PRIORITY_MAX + 1]; /* of each priority by turn */
 };
 
 struct key {
@@ -147,7 +147,8 @@ struct lane {
     uint32_t group;
     uint32_t group_next;
     struct tree_links links; /* among the lanes of the stage or gate: by priority, then turn */
-    uint32_t jobs;           /* tree by mark */
+    uint32_t parent;
+    uint32_t jobs; /* tree by mark */
 };
 
 /* Who takes turns: a fairness key at one priority of a queue, or of a gate. */
@@ -167,7 +168,7 @@ struct gate {
     uint32_t next;    /* of the same key */
     uint32_t ready;   /* jobs of the stage with this key that are ready: candidates */
     uint32_t blocked; /* and those that wait here */
-    uint32_t lanes;
+    struct tree_ends lanes;
 };
 
 /* ---- Jobs ---- */
@@ -270,10 +271,12 @@ struct engine {
     struct table atom_tables[ATOM_TYPES];
     uint32_t seen_atoms[ATOM_TYPES]; /* the same for names; 0: none */
     struct table group_table;
+    uint32_t seen_group; /* who was found last; 0: none */
     struct table gate_table;
     struct table holders[2]; /* of unique keys, of idempotency keys: who stands for the key */
     uint32_t keyed[2];       /* jobs that have such a key */
-    uint32_t job_timers;
+    uint32_t job_timers;     /* of jobs that wait and that are dead */
+    struct tree_ends leases; /* of jobs that are leased */
     uint32_t history_timers; /* queues */
     uint32_t key_timers;
     uint32_t queue_timers;
@@ -304,45 +307,47 @@ struct engine {
     size_t command_given;
 };
 
+#define SLAB_ROW(slab_, number_, type_) slab_row(slab_, number_, (sizeof(type_) + 7) / 8 * 8)
+
 static inline struct job *job_at(const struct engine *engine, uint32_t job)
 {
-    return slab_at(&engine->jobs, job);
+    return SLAB_ROW(&engine->jobs, job, struct job);
 }
 static inline struct queue *queue_at(const struct engine *engine, uint32_t queue)
 {
-    return slab_at(&engine->atoms[ATOM_QUEUE], queue);
+    return SLAB_ROW(&engine->atoms[ATOM_QUEUE], queue, struct queue);
 }
 static inline struct stage *stage_at(const struct engine *engine, uint32_t stage)
 {
-    return slab_at(&engine->atoms[ATOM_STAGE], stage);
+    return SLAB_ROW(&engine->atoms[ATOM_STAGE], stage, struct stage);
 }
 static inline struct key *key_at(const struct engine *engine, uint32_t key)
 {
-    return slab_at(&engine->atoms[ATOM_KEY], key);
+    return SLAB_ROW(&engine->atoms[ATOM_KEY], key, struct key);
 }
 static inline struct chain *chain_at(const struct engine *engine, uint32_t chain)
 {
-    return slab_at(&engine->atoms[ATOM_CHAIN], chain);
+    return SLAB_ROW(&engine->atoms[ATOM_CHAIN], chain, struct chain);
 }
 static inline struct policy *policy_at(const struct engine *engine, uint32_t policy)
 {
-    return slab_at(&engine->atoms[ATOM_POLICY], policy);
+    return SLAB_ROW(&engine->atoms[ATOM_POLICY], policy, struct policy);
 }
 static inline struct schedule *schedule_at(const struct engine *engine, uint32_t schedule)
 {
-    return slab_at(&engine->atoms[ATOM_SCHEDULE], schedule);
+    return SLAB_ROW(&engine->atoms[ATOM_SCHEDULE], schedule, struct schedule);
 }
 static inline struct lane *lane_at(const struct engine *engine, uint32_t lane)
 {
-    return slab_at(&engine->lanes, lane);
+    return SLAB_ROW(&engine->lanes, lane, struct lane);
 }
 static inline struct group *group_at(const struct engine *engine, uint32_t group)
 {
-    return slab_at(&engine->groups, group);
+    return SLAB_ROW(&engine->groups, group, struct group);
 }
 static inline struct gate *gate_at(const struct engine *engine, uint32_t gate)
 {
-    return slab_at(&engine->gates, gate);
+    return SLAB_ROW(&engine->gates, gate, struct gate);
 }
 static inline struct queue *queue_of(const struct engine *engine, const struct job *job)
 {
@@ -365,11 +370,51 @@ static inline uint32_t job_limit(const struct job *job, uint32_t i)
 {
     return job->extra->words[i];
 }
-uint32_t job_chain(const struct job *job);
-uint64_t job_batch(const struct job *job);
-struct engine_slice job_unique_key(const struct job *job);
-struct engine_slice job_idempotency_key(const struct job *job);
-struct engine_slice job_tags(const struct job *job);
+static inline uint32_t extra_word_count(const struct extra *extra)
+{
+    return extra->limit_count + (extra->has & EXTRA_CHAIN ? 1u : 0u) +
+           (extra->has & EXTRA_BATCH ? 2u : 0u) + (extra->has & EXTRA_ERRORS ? 1u : 0u);
+}
+static inline char *extra_text(const struct extra *extra)
+{
+    return (char *)(uintptr_t)(extra->words + extra_word_count(extra));
+}
+static inline uint32_t job_chain(const struct job *job)
+{
+    const struct extra *extra = job->extra;
+    return extra && extra->has & EXTRA_CHAIN ? extra->words[extra->limit_count] : 0;
+}
+static inline bool job_has_unique_key(const struct job *job)
+{
+    return job->extra && job->extra->unique_bytes > 0;
+}
+static inline bool job_has_idempotency_key(const struct job *job)
+{
+    return job->extra && job->extra->idempotency_bytes > 0;
+}
+static inline struct engine_slice job_unique_key(const struct job *job)
+{
+    if (!job_has_unique_key(job)) return (struct engine_slice){0};
+    return (struct engine_slice){extra_text(job->extra), job->extra->unique_bytes};
+}
+static inline struct engine_slice job_idempotency_key(const struct job *job)
+{
+    if (!job_has_idempotency_key(job)) return (struct engine_slice){0};
+    return (struct engine_slice){extra_text(job->extra) + job->extra->unique_bytes,
+                                 job->extra->idempotency_bytes};
+}
+static inline struct engine_slice job_tags(const struct job *job)
+{
+    if (!job->extra) return (struct engine_slice){0};
+    return (struct engine_slice){extra_text(job->extra) + job->extra->unique_bytes +
+                                     job->extra->idempotency_bytes,
+                                 job->extra->tag_bytes};
+}
+uint64_t job_batch_of(const struct job *job);
+static inline uint64_t job_batch(const struct job *job)
+{
+    return job->extra && job->extra->has & EXTRA_BATCH ? job_batch_of(job) : 0;
+}
 uint32_t job_failures(const struct job *job);
 int extra_new(struct engine *engine, const struct op_job *op, const uint32_t *limits,
               uint32_t chain, struct extra **ret_extra);
@@ -434,11 +479,17 @@ void place_unlink(struct engine *engine, uint32_t job);
 uint32_t place_group(const struct engine *engine, const struct job *job, enum engine_state state,
                      uint32_t blocked_on);
 void group_set_turn(struct engine *engine, uint32_t group, const struct op_turn *turn);
+/* Whether the job is in a lane now: that of its queue (0), or at the gate of this limit key. */
+bool place_is(const struct job *job, uint8_t from_gate);
+/* The same for the group of the job's lane, which the job is about to leave: if the group goes with
+ * it, nothing is done. */
+void place_set_turn_left(struct engine *engine, const struct job *job, const struct op_turn *turn);
 /* Its turn after giving one job, and after taking one. */
 struct op_turn turn_after_give(struct engine *engine, uint32_t group);
 struct op_turn turn_after_take(struct engine *engine, const struct job *job,
                                enum engine_state state, uint32_t blocked_on);
-uint32_t lane_first_of(const struct engine *engine, uint32_t root);
+/* 0: there is none. */
+uint32_t stage_first_lane(const struct stage *stage);
 uint32_t job_first_of_lane(const struct engine *engine, uint32_t lane);
 bool lane_before(const void *engine, uint32_t a, uint32_t b);
 uint32_t gate_find(const struct engine *engine, uint32_t key, uint32_t stage);
@@ -482,6 +533,7 @@ uint32_t queue_next_dead(const struct engine *engine, const struct queue *queue,
 bool job_is_history(const struct engine *engine, const struct job *job);
 bool state_may_become(enum engine_state from, enum engine_state to);
 int apply_op(struct engine *engine, const struct op *op, uint64_t position);
+void apply_set(struct engine *engine, uint32_t job, const struct op_set *set, uint64_t position);
 /* The row of a job that was written whole: what a patch may change of it. */
 void apply_patch(struct engine *engine, uint32_t number, const struct op_job *op);
 extern const char *const engine_state_names[ENGINE_STATES];
@@ -515,7 +567,8 @@ int engine_refuse(struct engine *engine, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* What the job says now, to be changed and decided. */
 void set_from(const struct job *job, struct op_set *ret_set);
-void decide_set(struct engine *engine, const struct op_set *set);
+/* What the job says from now on. */
+void decide_set(struct engine *engine, uint32_t job, const struct op_set *set);
 /* Ready, or blocked by the first of its limit keys without room. */
 void fill_place(struct engine *engine, const struct job *job, struct op_set *set);
 /* The same, or scheduled if its time has not come. */

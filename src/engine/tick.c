@@ -49,7 +49,7 @@ static int ring(struct engine *engine, uint32_t number)
     }
     set_from(job, &set);
     fill_onward(engine, job, set.when_ms, &set);
-    decide_set(engine, &set);
+    decide_set(engine, number, &set);
     return 0;
 }
 
