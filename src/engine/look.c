@@ -238,6 +238,44 @@ static uint32_t count_tree(const struct engine *engine, uint32_t job)
     return 1 + count_tree(engine, links->left) + count_tree(engine, links->right);
 }
 
+/* Who is at the left and the right end below a row. */
+static bool knows_ends(const struct engine *engine, const struct tree_ends *ends,
+                       struct tree_links *(*links)(const struct engine *engine, uint32_t row))
+{
+    uint32_t first = ends->root, last = ends->root;
+
+    while (first && links(engine, first)->left) first = links(engine, first)->left;
+    while (last && links(engine, last)->right) last = links(engine, last)->right;
+    return ends->first == first && ends->last == last;
+}
+
+static struct tree_links *lane_links(const struct engine *engine, uint32_t lane)
+{
+    return &lane_at(engine, lane)->links;
+}
+
+static struct tree_links *timer_links(const struct engine *engine, uint32_t job)
+{
+    return &job_at(engine, job)->timer;
+}
+
+static const char *check_stages(const struct engine *engine, const struct queue *queue)
+{
+    for (uint32_t at = queue->stages; at; at = stage_at(engine, at)->next) {
+        const struct stage *stage = stage_at(engine, at);
+        for (unsigned priority = 0; priority <= ENGINE_PRIORITY_MAX; priority++) {
+            const struct tree_ends *lanes = &stage->lanes[priority];
+            if ((stage->priorities >> priority & 1) != (lanes->root != 0)) {
+                return "a stage has lanes of a priority that it does not know, or none";
+            }
+            if (!knows_ends(engine, lanes, lane_links)) {
+                return "the first or the last lane of a stage is another";
+            }
+        }
+    }
+    return NULL;
+}
+
 static const char *check_keys(const struct engine *engine, const struct recount *counts)
 {
     const struct table *keys = &engine->atom_tables[ATOM_KEY];
@@ -253,6 +291,9 @@ static const char *check_keys(const struct engine *engine, const struct recount 
         for (uint32_t at = key->gates; at; at = gate_at(engine, at)->next) {
             const struct gate *gate = gate_at(engine, at);
             if (gate->blocked == 0 && gate->ready == 0) return "a gate is there for nobody";
+            if (!knows_ends(engine, &gate->lanes, lane_links)) {
+                return "the first or the last lane of a gate is another";
+            }
             if (gate->blocked > 0 && gate->ready < key_free(engine, key) && !key->opens_ms &&
                 !engine->follows) {
                 return "a job waits for a key that has room";
@@ -286,6 +327,7 @@ const char *engine_check(const struct engine *engine)
             by_state[state] += queue->by_state[state];
         }
         wrong = history_check(engine, queue);
+        if (!wrong) wrong = check_stages(engine, queue);
         if (wrong) return wrong;
         history += queue->history.count;
     }
@@ -297,5 +339,9 @@ const char *engine_check(const struct engine *engine)
     if (count_tree(engine, engine->job_timers) + count_tree(engine, engine->leases.root) !=
         counts.timers)
         return "a timer is missing";
+    if (count_tree(engine, engine->leases.root) != counts.by_state[ENGINE_LEASED] ||
+        !knows_ends(engine, &engine->leases, timer_links)) {
+        return "a lease is missing, or the first or the last one is another";
+    }
     return check_keys(engine, &counts);
 }
