@@ -32,6 +32,7 @@
 enum {
     WORKER_EVENTS = 128,
     WORKER_LOOK_TASKS = 64,
+    WORKER_SPIN_FAILURES_MAX = 16, /* searches in vain before a worker stops trying */
     TASK_CACHE_MAX = 128,
 };
 
@@ -71,9 +72,10 @@ struct worker {
     weir_scope *free_scopes;
     struct weir_timer *free_timers;
     struct stack_cache stacks;
-    uint64_t next_id; /* index + 1, then in steps of the number of workers */
-    unsigned spin_failures;
-    uint32_t select_turn; /* which case of a select comes first next */
+    uint64_t next_id;       /* index + 1, then in steps of the number of workers */
+    unsigned spin_failures; /* searches that found nothing */
+    unsigned spins_passed;  /* ... since it has stopped trying */
+    uint32_t select_turn;   /* which case of a select comes first next */
     int64_t trimmed_ns;
     uint64_t trimmed_started; /* tasks_started then */
     struct kernel_event events[WORKER_EVENTS];

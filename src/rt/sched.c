@@ -26,7 +26,8 @@ enum {
     STEAL_MAX = 32,
     SPIN_ROUNDS = 400,      /* about 10 µs */
     SPIN_ROUNDS_CHOSEN = 2, /* in a run that is steered: each is a choice */
-    SPIN_FAILURES_MAX = 16, /* searches in vain in a row before a worker stops trying */
+    SPIN_FOUND_COUNTS = 4,  /* one that has found something makes up for so many of these */
+    SPIN_AGAIN_AFTER = 64,  /* then it tries once in so many times */
     TRIM_COUNT = 64,
     TRIM_STEPS = 32,
 };
@@ -438,6 +439,27 @@ bool worker_has_work(struct worker *worker)
            atom_load(&worker->fresh_count) > 0;
 }
 
+/* A worker that finds something in one search of five goes on searching, one that finds less tries
+ * now and then whether that has changed. That there was input when it slept says nothing: no search
+ * would have seen it. */
+static bool search_is_worth_it(struct worker *worker)
+{
+    if (worker->spin_failures < WORKER_SPIN_FAILURES_MAX) return true;
+    if (++worker->spins_passed < SPIN_AGAIN_AFTER) return false;
+    worker->spins_passed = 0;
+    return true;
+}
+
+static void note_search(struct worker *worker, bool found)
+{
+    if (!found) {
+        if (worker->spin_failures < WORKER_SPIN_FAILURES_MAX) worker->spin_failures++;
+    } else {
+        worker->spin_failures -=
+            worker->spin_failures < SPIN_FOUND_COUNTS ? worker->spin_failures : SPIN_FOUND_COUNTS;
+    }
+}
+
 /* Waking a sleeping thread costs a hundred times what a short look around does; but
  * a worker that keeps finding nothing stops looking. */
 static bool search(struct worker *worker)
@@ -447,14 +469,14 @@ static bool search(struct worker *worker)
     bool found = false;
 
     if (!worker->shared) return false;
-    if (!runtime->spin || worker->spin_failures >= SPIN_FAILURES_MAX) { return steal(worker); }
+    if (!runtime->spin || !search_is_worth_it(worker)) return steal(worker);
     (void)atom_add(&runtime->searching, 1);
     for (unsigned i = 0; i < rounds && !found; i++) {
         found = atom_load(&worker->inbox) || steal(worker);
         if (!found) atom_pause();
     }
     (void)atom_sub(&runtime->searching, 1);
-    worker->spin_failures = found ? 0 : worker->spin_failures + 1;
+    note_search(worker, found);
     /* While we searched, spawners relied on us and woke nobody. */
     if (found && atom_load_total(&runtime->sleeping) > 0 && fresh_anywhere(worker)) {
         wake_somebody(worker);
@@ -516,10 +538,7 @@ static void wait_for_events(struct worker *worker)
     count = worker->kernel->queue_wait(worker->queue, limit_ns, worker->events, WORKER_EVENTS);
     atom_store_total(&worker->rest, WORKER_AWAKE);
     (void)atom_sub(&runtime->sleeping, 1);
-    if (count > 0) {
-        worker->spin_failures = 0;
-        dispatch(worker, count);
-    }
+    if (count > 0) dispatch(worker, count);
 }
 
 static void poll(struct worker *worker)
