@@ -12,6 +12,7 @@
 enum {
     STRIDE = 1000000,
     LOOK_ROUNDS = 400,      /* about 10 µs */
+    LOOK_ROUNDS_YIELD = 20, /* so often the processor is offered to others meanwhile */
     LOOK_ROUNDS_CHOSEN = 2, /* in a run that is steered: each is a choice */
     LOOK_FAILURES_MAX = 4,  /* looks in vain in a row before a thread stops trying */
 };
@@ -243,6 +244,14 @@ static bool has_work(const struct pool *pool)
     return false;
 }
 
+/* One round of looking. The worker that is to hand over more may have been woken on this very
+ * core, and the kernel lets it run only when this thread's time is up, which is long after. */
+static void look_on(const struct pool *pool, int round)
+{
+    atom_pause();
+    if (round % LOOK_ROUNDS_YIELD == 0) pool->kernel->thread_yield(pool->kernel);
+}
+
 /* Waking a thread costs a hundred times what a short look around does; but one that keeps
  * finding nothing stops looking. One looks at a time, and once before it sleeps. The lock is
  * held on entry and on return; true: it was let go meanwhile, so all has to be seen anew. */
@@ -260,7 +269,7 @@ static bool look_around(struct pool *pool, struct shift *shift)
     lock_release(&pool->lock);
     for (int i = 0; i < rounds && !found; i++) {
         found = atom_load(&pool->queued) > 0;
-        if (!found) atom_pause();
+        if (!found) look_on(pool, i);
     }
     lock_acquire(&pool->lock);
     pool->looking--;
