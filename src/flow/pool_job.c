@@ -2,8 +2,9 @@
  *
  * Waking a worker that sleeps costs more than a short job. As long as jobs are short and
  * more of them wait, a worker says that it will look for itself soon (`watched`: a timer of
- * WATCH_NS), and threads wake it once for half of what it has handed over. A thread that
- * runs out of jobs always wakes it. So nobody waits longer than the timer for that.
+ * WATCH_NS), and threads wake it once for most of what it has handed over: what is left keeps
+ * them busy until it comes. A thread that runs out of jobs always wakes it. So nobody waits
+ * longer than the timer for that.
  */
 #include <assert.h>
 #include <errno.h>
@@ -20,8 +21,9 @@
 enum {
     FREE_JOBS_MAX = 256,
     WATCH_CALLERS_MIN = 8,
-    WAKE_SHARE = 2, /* one in so many of what it has handed over */
-    DONE_MAX = 64,  /* done jobs that threads hold back at one time */
+    WAKE_DONE = 4, /* so many of ... */
+    WAKE_OF = 5,   /* ... what it has handed over, when threads wake it */
+    DONE_MAX = 64, /* done jobs that threads hold back at one time */
 };
 #define WATCH_NS INT64_C(100000)
 #define BRIEF_NS INT64_C(10000)
@@ -199,8 +201,8 @@ bool pool_give_back(struct pool *pool, struct pool_job *job)
     list_add_tail(&desk->done, &job->node);
     desk->done_count++;
     if (desk->posted) return false;
-    if (desk->watched && atom_load(&pool->queued) > 0 && desk->done_count < DONE_MAX &&
-        desk->done_count * WAKE_SHARE < desk->callers) {
+    if (desk->watched && desk->callers >= WATCH_CALLERS_MIN && atom_load(&pool->queued) > 0 &&
+        desk->done_count < DONE_MAX && desk->done_count * WAKE_OF < desk->callers * WAKE_DONE) {
         return false;
     }
     desk->posted = true;

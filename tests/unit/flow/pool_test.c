@@ -566,6 +566,53 @@ FLOW_TEST(pool_worker_that_will_not_look_after_all_asks_for_threads)
     return result;
 }
 
+static ATOM(bool) second_returned;
+
+static int run_second(void *arg)
+{
+    int r = run_job(arg);
+    atom_store_release(&second_returned, true);
+    return r;
+}
+
+static int wait_for_return(void *data)
+{
+    int64_t until_ns = weir_now_ns() + INT64_C(5000000000);
+
+    (void)data;
+    while (!atom_load_acquire(&second_returned) && weir_now_ns() < until_ns) (void)sched_yield();
+    return atom_load_acquire(&second_returned) ? 0 : -ETIMEDOUT;
+}
+
+/* Three jobs for one thread: the caller of the second goes on while the third runs, although the
+ * worker has promised to look. */
+FLOW_TEST(pool_tells_few_callers_at_once_although_their_worker_will_look)
+{
+    weir_pool_spec spec = two_threads;
+    weir_pool *pool;
+    int result;
+
+    spec.threads_max = 1;
+    atom_store(&first_goes_on, false);
+    atom_store(&first_entered, 0);
+    atom_store(&second_returned, false);
+    FLOW_SCOPE(scope, &result)
+    {
+        struct job_call first = {.fn = be_first}, second = {.fn = be_second};
+        struct job_call third = {.fn = wait_for_return};
+        CHECK_OK(weir_pool_open(scope, &spec, &pool));
+        first.pool = second.pool = third.pool = pool;
+        CHECK_OK(weir_spawn(scope, run_job, &first, sizeof first));
+        await(&first_entered, 1);
+        promise_to_look(pool);
+        CHECK_OK(weir_spawn(scope, run_second, &second, sizeof second));
+        CHECK_OK(weir_spawn(scope, run_job, &third, sizeof third));
+        CHECK_OK(weir_yield());
+        atom_store_release(&first_goes_on, true);
+    }
+    return result;
+}
+
 static ATOM(int) stuck_entered, stuck_goes_on, stuck_left;
 
 static int be_stuck(void *data)
