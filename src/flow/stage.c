@@ -91,6 +91,18 @@ bool passage_lose(struct pipeline *pipeline, struct passage *passage, int error,
     return for_hook;
 }
 
+/* Mostly on the worker on which it was opened, whose shard is known. */
+static void observe_latency(struct pipeline *pipeline, int64_t ns)
+{
+    struct metered *metered = &pipeline->meter.metered;
+
+    if (metered->shard && worker_self() == pipeline->object.belonging.worker) {
+        meter_observe_here(metered->meter, metered->shard, PIPELINE_LATENCY, ns);
+    } else {
+        meter_observe(metered->meter, PIPELINE_LATENCY, ns);
+    }
+}
+
 void passage_finish(struct pipeline *pipeline, struct passage *passage, int64_t now_ns, void *item,
                     weir_outcome *ret_outcome)
 {
@@ -98,7 +110,7 @@ void passage_finish(struct pipeline *pipeline, struct passage *passage, int64_t 
     int64_t ns = now_ns - passage->accepted_ns;
 
     pipeline_figures_finished(&pipeline->figures, ns, partial);
-    meter_observe(pipeline->meter.metered.meter, PIPELINE_LATENCY, ns);
+    observe_latency(pipeline, ns);
     if (passage->caller) {
         give_back(pipeline, passage, now_ns, partial ? WEIR_PARTIAL : 0);
     } else if (item) {
