@@ -103,6 +103,13 @@ PROGRAMS = {
                  "load/server_http.c", "load/server_redis.c", "load/server_beanstalkd.c"),
         install="gcc",
     ),
+    "server-bare": Program(
+        path="{out}/bench-server-bare",
+        needs=("{cc}",),
+        command=("{cc}", *C_FLAGS, "-I../src", "-o", "{out}/bench-server-bare",
+                 "peers/c/server_bare.c", "../src/base/crc32c.c"),
+        install="gcc",
+    ),
     "weir-server": Program(path="{build}/programs/weir"),
     "redis": Program(path="redis-server", install="redis-server",
                      version="redis-server --version"),
@@ -181,6 +188,10 @@ PEERS = {
                          WEIR_SERVES),
     "weir_memory": Peer("weir-server", {"BENCH_PROTOCOL": "http", "BENCH_DURABILITY": "memory"},
                         WEIR_SERVES),
+    "bare_server": Peer("server-bare", {"BENCH_PROTOCOL": "http"}, ("{port}", "{data}")),
+    "bare_server_written": Peer("server-bare",
+                                {"BENCH_PROTOCOL": "http", "BENCH_DURABILITY": "written"},
+                                ("{port}", "{data}")),
     "redis_always": Peer("redis", {"BENCH_PROTOCOL": "redis"},
                          (*REDIS_SERVES, "--appendfsync", "always")),
     "redis_everysec": Peer("redis", {"BENCH_PROTOCOL": "redis"},
@@ -348,11 +359,12 @@ def enqueue_row(producers, n, n_quick, suffix=""):
                follows={"bare": group}, data=True)
 
 
-SERVERS = {"weir": "weir_server", "redis": "redis_always", "beanstalkd": "beanstalkd_always"}
+SERVERS = {"weir": "weir_server", "redis": "redis_always", "beanstalkd": "beanstalkd_always",
+           "bare": "bare_server"}
 # Written before the answer, and synced within a second (beanstalkd: 50 ms); and not even written.
 RELAXED = {"weir": "weir_written", "weir_memory": "weir_memory", "redis": "redis_everysec",
-           "beanstalkd": "beanstalkd_50"}
-GETS = {"weir": "weir_server", "nginx": "nginx"}
+           "beanstalkd": "beanstalkd_50", "bare": "bare_server_written"}
+GETS = {"weir": "weir_server", "nginx": "nginx", "bare": "bare_server"}
 
 
 def server_row(name, columns, ms=3_000, **more):
