@@ -121,11 +121,19 @@ void log_stop(struct log *log, int error, const struct log_why *why, struct log_
     bell_ring_all(&log->keep);
 }
 
+/* Whether the committer is to be rung for: once is enough. Rung under the lock it would run into it,
+ * and have to be woken again. */
+static bool take_wake(struct log *log)
+{
+    bool waits = log->committer_waits;
+
+    log->committer_waits = false;
+    return waits;
+}
+
 void log_wake_committer(struct log *log)
 {
-    if (!log->committer_waits) return;
-    log->committer_waits = false; /* once is enough */
-    bell_ring(&log->work);
+    if (take_wake(log)) bell_ring(&log->work);
 }
 
 /* ---- Waiting ---- */
@@ -192,50 +200,61 @@ const struct wait_kind log_wait_open = {
 const struct wait_kind log_wait_end = {
     .name = "end of the log", .describe = describe, .what = WAIT_FOR_THREAD};
 
-int log_park(struct log *log, struct list *list, struct log_waiter *waiter,
-             const struct wait_kind *kind)
+/* The lock is let go of; the caller parks next. */
+static void enlist(struct log *log, struct list *list, struct log_waiter *waiter) LOCK_UNCHECKED;
+static void enlist(struct log *log, struct list *list, struct log_waiter *waiter)
 {
-    struct task *self = task_self();
-
     waiter->log = log;
-    waiter->task = self;
+    waiter->task = task_self();
     waiter->worker = worker_self();
     waiter->next = NULL;
     waiter->mail.deliver = deliver;
     list_add_tail(list, &waiter->node);
     lock_release(&log->lock);
-    return task_park(self, kind, waiter);
 }
 
-/* Somebody waits, or will: the committer is told, unless it gathers and more are to come. */
-static void want(struct log *log, uint64_t end, enum log_durability durability)
+int log_park(struct log *log, struct list *list, struct log_waiter *waiter,
+             const struct wait_kind *kind)
+{
+    enlist(log, list, waiter);
+    return task_park(waiter->task, kind, waiter);
+}
+
+/* Somebody waits, or will. True: the committer is to be rung for, without the lock; not while it
+ * gathers and more are to come. */
+static bool want(struct log *log, uint64_t end, enum log_durability durability)
 {
     if (durability == LOG_SYNCED && end > log->sync_wanted) log->sync_wanted = end;
     log->write_wanted = true;
-    if (!log->gathering || log->came_count >= log->told_count) log_wake_committer(log);
+    if (log->gathering && log->came_count < log->told_count) return false;
+    return take_wake(log);
 }
 
 /* Nobody waits. The committer is woken once for all that come in the next moments: what is not in
- * the filling buffer any more is being written. */
-static void want_later(struct log *log, uint64_t end)
+ * the filling buffer any more is being written. True: it is to be rung for. */
+static bool want_later(struct log *log, uint64_t end)
 {
-    if (log->write_later || end <= log->batch_end) return;
+    if (log->write_later || end <= log->batch_end) return false;
     log->write_later = true;
-    if (!log->gathering) log_wake_committer(log);
+    return !log->gathering && take_wake(log);
 }
 
 void log_ask(struct log *log, uint64_t end, enum log_durability durability)
 {
+    bool rings = false;
+
     lock_acquire(&log->lock);
     if (durability != LOG_MEMORY && log->error == 0 && !reached(log, end, durability))
-        want(log, end, durability);
+        rings = want(log, end, durability);
     lock_release(&log->lock);
+    if (rings) bell_ring(&log->work);
 }
 
 int log_wait(struct log *log, uint64_t end, enum log_durability durability)
 {
     struct log_waiter waiter = {.end = end, .durability = durability};
     struct task *self = task_self();
+    bool rings = false;
     int r;
 
     if (!self) return refuse_no_task("log_wait");
@@ -258,12 +277,15 @@ int log_wait(struct log *log, uint64_t end, enum log_durability durability)
             struct log_queue *queue = queue_of(log, end, durability);
 
             if (end > log->batch_end) log->came_count++; /* for the batch that is next */
-            want(log, end, durability);
+            rings = want(log, end, durability);
             queue->count++;
-            return log_park(log, &queue->list, &waiter, &log_wait_commit);
+            enlist(log, &queue->list, &waiter);
+            if (rings) bell_ring(&log->work);
+            return task_park(self, &log_wait_commit, &waiter);
         }
-        want_later(log, end);
+        rings = want_later(log, end);
     }
     lock_release(&log->lock);
+    if (rings) bell_ring(&log->work);
     return 0;
 }
