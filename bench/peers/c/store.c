@@ -176,6 +176,7 @@ int main(int argc, char **argv)
 
     if (!workload) return 2;
     if (getenv("BENCH_SYNC_ONLY")) bench.peer = "disk";
+    if (getenv("BENCH_HANDED")) bench.peer = "bare_handed";
     store_folder_open(&bench);
     if (getenv("BENCH_SYNC_ONLY")) {
         sync_measure(&bench);

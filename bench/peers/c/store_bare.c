@@ -2,9 +2,16 @@
  *
  * Each group is one write and one fdatasync into space that was written before; the log begins anew
  * at its end, as recycled segments would. There is no recovery, no snapshot and no bound: nobody
- * could use it. */
+ * could use it.
+ *
+ * With BENCH_HANDED=1 another thread writes and syncs, as it must where the caller's thread has other
+ * tasks to run meanwhile: what that alone costs. */
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "base/crc32c.h"
 #include "store.h"
@@ -66,6 +73,13 @@ struct bare {
     size_t jobs_count;
     struct bare_ready *ready; /* a heap */
     size_t ready_count;
+    /* Of the thread that commits, if there is one. Each word is written by one of both and waited
+     * for by the other. */
+    bool is_handed;
+    pthread_t committer;
+    _Atomic uint32_t asked; /* commits; the last is the end */
+    _Atomic uint32_t done;
+    bool ends;
 };
 
 static void *bare_allocate(const struct bench *bench, size_t count, size_t bytes)
@@ -75,6 +89,48 @@ static void *bare_allocate(const struct bench *bench, size_t count, size_t bytes
     if (!memory) bench_fail(bench, "memory", strerror(errno));
     return memory;
 }
+
+/* ---- A thread that commits ---- */
+
+static void bare_tell(_Atomic uint32_t *word)
+{
+    atomic_fetch_add(word, 1);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Until it is no longer what it was. */
+static void bare_await(_Atomic uint32_t *word, uint32_t was)
+{
+    while (atomic_load(word) == was)
+        (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, was, NULL, NULL, 0);
+}
+
+static void bare_write(struct bare *bare)
+{
+    store_write_synced(bare->bench, bare->fd, bare->group, bare->group_used, bare->end);
+}
+
+static void *bare_committer(void *arg)
+{
+    struct bare *bare = arg;
+
+    for (uint32_t count = 0;; count++) {
+        bare_await(&bare->asked, count);
+        if (bare->ends) return NULL;
+        bare_write(bare);
+        bare_tell(&bare->done);
+    }
+}
+
+static void bare_hand(struct bare *bare)
+{
+    uint32_t done = atomic_load(&bare->done);
+
+    bare_tell(&bare->asked);
+    bare_await(&bare->done, done);
+}
+
+/* ---- The store ---- */
 
 static void *bare_open(const struct store_plan *plan)
 {
@@ -96,6 +152,9 @@ static void *bare_open(const struct store_plan *plan)
     bare->log =
         mmap(NULL, (size_t)bare->log_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, bare->fd, 0);
     if (bare->log == MAP_FAILED) bench_fail(plan->bench, "mmap", strerror(errno));
+    bare->is_handed = getenv("BENCH_HANDED") != NULL;
+    if (bare->is_handed && pthread_create(&bare->committer, NULL, bare_committer, bare) != 0)
+        bench_fail(plan->bench, "pthread_create", "no thread");
     return bare;
 }
 
@@ -225,7 +284,10 @@ static void bare_commit(void *store)
 {
     struct bare *bare = store;
 
-    store_write_synced(bare->bench, bare->fd, bare->group, bare->group_used, bare->end);
+    if (bare->is_handed)
+        bare_hand(bare);
+    else
+        bare_write(bare);
     bare->end += (int64_t)bare->group_used;
 }
 
@@ -238,6 +300,11 @@ static void bare_close(void *store)
 {
     struct bare *bare = store;
 
+    if (bare->is_handed) {
+        bare->ends = true;
+        bare_tell(&bare->asked);
+        pthread_join(bare->committer, NULL);
+    }
     munmap((void *)bare->log, (size_t)bare->log_bytes);
     close(bare->fd);
     free(bare->group);
