@@ -121,8 +121,8 @@ void log_stop(struct log *log, int error, const struct log_why *why, struct log_
     bell_ring_all(&log->keep);
 }
 
-/* Whether the committer is to be rung for: once is enough. Rung under the lock it would run into it,
- * and have to be woken again. */
+/* Whether the committer is to be rung for: once is enough. Rung under the lock it would run into
+ * it, and have to be woken again. */
 static bool take_wake(struct log *log)
 {
     bool waits = log->committer_waits;

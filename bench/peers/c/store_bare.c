@@ -4,8 +4,8 @@
  * at its end, as recycled segments would. There is no recovery, no snapshot and no bound: nobody
  * could use it.
  *
- * With BENCH_HANDED=1 another thread writes and syncs, as it must where the caller's thread has other
- * tasks to run meanwhile: what that alone costs. */
+ * With BENCH_HANDED=1 another thread writes and syncs, as it must where the caller's thread has
+ * other tasks to run meanwhile: what that alone costs. */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
