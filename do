@@ -451,7 +451,7 @@ not_simulated="--skip sim --skip unit/sim --skip unit/engine"
 
 # Runs of a whole store take milliseconds each, in slow builds many times that: they are made with gcc,
 # with its AddressSanitizer, and at worker level.
-not_stores="--skip sim/store_jobs --skip sim/server_api_planted"
+not_stores="--skip sim/store_jobs --skip sim/store_outbox --skip sim/server_api_planted"
 
 # A store writes by threads of its own, whatever the backend: its tests run on io_uring with gcc and
 # with one ThreadSanitizer, and not again where only stacks or the number of workers differ.
@@ -622,7 +622,7 @@ rest_release() {
     # shellcheck disable=SC2086
     tests release gcc-1 480 1 $not_simulated
     tests_uring release gcc-uring-2 480 2
-    tests release stores 480 2 "sim/store_jobs*" "sim/server_api*"
+    tests release stores 480 2 "sim/store_jobs*" "sim/store_outbox*" "sim/server_api*"
     # Ten minutes of load on one core, beside the others; counted at the end.
     run_suite soak 720 tests/e2e/soak build/release --seconds 600 &
     soak=$!

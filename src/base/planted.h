@@ -105,7 +105,10 @@
     BUG(STORE_NAMES_DROPPED, "segments are let go without logging the names in them again") \
     BUG(STORE_MOVES_ONE, "of a record with several jobs only the first one is moved")       \
     BUG(STORE_IDS_AGAIN, "ids that a crash has lost are given again")                       \
-    BUG(STORE_OPEN_UNNOTED, "ids are told before it is on disk that the store is open")
+    BUG(STORE_OPEN_UNNOTED, "ids are told before it is on disk that the store is open")     \
+    BUG(OUTBOX_KEY_FORGOTTEN, "a row becomes a job without its key")                        \
+    BUG(OUTBOX_DONE_TOO_EARLY, "a row is marked before its job is on disk")                 \
+    BUG(OUTBOX_FULL_IS_DONE, "a row that found its queue full is marked with the others")
 
 #define PLANTED_ENUMERATOR(name_, words_) PLANTED_##name_,
 enum planted {

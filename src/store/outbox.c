@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/planted.h"
+
 /* ---- Calls of the program's functions ---- */
 
 static int call_peek(void *data)
@@ -116,6 +118,8 @@ static int prepare(struct outbox *outbox, size_t index)
     job->idempotency_key = id;
     job->idempotency_ms = outbox->spec.window_ms;
     job->durability = WEIR_SYNCED;
+    if (PLANTED(OUTBOX_KEY_FORGOTTEN)) job->idempotency_key = NULL, job->idempotency_ms = 0;
+    if (PLANTED(OUTBOX_DONE_TOO_EARLY)) job->durability = WEIR_MEMORY;
     return 0;
 }
 
@@ -220,6 +224,7 @@ static size_t gather(struct outbox *outbox, size_t count, bool *ret_is_stale)
 
     for (size_t i = 0; i < count; i++) {
         enum row_fate fate = outbox->fates[i];
+        if (PLANTED(OUTBOX_FULL_IS_DONE) && fate == ROW_FULL) fate = ROW_RELAYED;
         if (fate == ROW_LEFT || fate == ROW_FULL) continue;
         relayed += fate == ROW_RELAYED;
         duplicates += fate == ROW_DUPLICATE;

@@ -377,12 +377,15 @@ static int administer(void *arg)
 static int set_up(void)
 {
     static const char *const limits[KEYS] = {"limit 0", "limit 1"};
+    const weir_job_rate rate = {RATE_COUNT, RATE_PERIOD_MS, RATE_BURST}, no_rate = {0};
     int r = 0;
 
     for (int i = 0; i < QUEUES && r == 0; i++)
         if (world.setting_told[i] == 0) r = set_queue(i);
     for (int i = 0; i < KEYS && r == 0 && !world.keys_told; i++)
-        r = weir_key_set(store, &(weir_key_spec){.name = limits[i], .concurrency = 1});
+        r = weir_key_set(store, &(weir_key_spec){.name = limits[i],
+                                                 .concurrency = 1,
+                                                 .rate = i == RATED_KEY ? rate : no_rate});
     if (r == 0 && !world.keys_told)
         r = weir_schedule_set(store, &(weir_schedule_spec){.name = "each minute",
                                                            .cron = "* * * * *",

@@ -10,7 +10,8 @@
  * 5. No two jobs with a unique key; an idempotency key gives the same job.
  * 6. All jobs come to an end once nothing goes wrong any more; figures are what lists say.
  * 7. What a start of the host did not find, no later one finds.
- * 8. A queue begins no more jobs than its rate allows. No job is begun after it has expired.
+ * 8. Of a queue or a limit key no more jobs are begun than its rate allows, and none after it has
+ *    expired.
  *    However often a lease is renewed, it ends with the time of the attempt.
  * 9. A job that gathers a batch runs after all members have ended, or only if all are done.
  * 10. A job that is not idempotent is begun once, unless who began it has given it back.
@@ -38,9 +39,11 @@ enum {
     JOBS_MAX = 320,
     TOKENS_MAX = 2048,
     QUEUE_CONCURRENCY = 2,
-    RATE_COUNT = 2, /* of the paced queue, in */
+    RATED_KEY = 1,  /* the limit key that has a rate as well */
+    RATE_COUNT = 2, /* of the paced queue and of that key, in */
     RATE_PERIOD_MS = 40,
     RATE_BURST = 2,
+    RATES = 2,
     TIMEOUT_MS = 120, /* of attempts, for some */
     LEASE_MS_MAX = 200,
     NO_KEY = -1,
@@ -81,6 +84,12 @@ struct job {
     bool begun, given_back;       /* by somebody who had it for sure; and released, perhaps */
 };
 
+/* When jobs with a rate were begun, for sure. */
+struct pace {
+    int64_t begun_ms[TOKENS_MAX];
+    int count;
+};
+
 struct world {
     struct wanted wanted[WANTED_MAX];
     int wanted_count;
@@ -88,9 +97,8 @@ struct world {
     int job_count;
     uint64_t tokens[TOKENS_MAX];
     int token_count;
-    int64_t paced_ms[TOKENS_MAX]; /* when jobs of the paced queue were begun, for sure */
-    int paced_count;
-    uint64_t same_id[KEYS]; /* of an idempotency key, once it was told as synced */
+    struct pace paces[RATES]; /* of the paced queue, and of the rated key */
+    uint64_t same_id[KEYS];   /* of an idempotency key, once it was told as synced */
     /* Settings of queues, by a number in them. */
     uint32_t setting_asked[QUEUES], setting_told[QUEUES];
     bool keys_told;

@@ -265,19 +265,19 @@ static void check_payload(struct job *job, const weir_job *leased)
 }
 
 /* From any of these to the newest there were no more than the burst, and what came meanwhile. */
-static void check_rate(uint64_t id, int64_t at_ms)
+static void check_rate(struct pace *pace, const char *whose, uint64_t id, int64_t at_ms)
 {
-    world.paced_ms[world.paced_count++] = at_ms;
-    for (int i = 0; i < world.paced_count; i++) {
-        int64_t from_ms = world.paced_ms[i];
+    pace->begun_ms[pace->count++] = at_ms;
+    for (int i = 0; i < pace->count; i++) {
+        int64_t from_ms = pace->begun_ms[i];
         int begun = 0;
 
         if (from_ms > at_ms) continue;
-        for (int k = 0; k < world.paced_count; k++)
-            begun += world.paced_ms[k] >= from_ms && world.paced_ms[k] <= at_ms;
+        for (int k = 0; k < pace->count; k++)
+            begun += pace->begun_ms[k] >= from_ms && pace->begun_ms[k] <= at_ms;
         if (begun > RATE_BURST + (at_ms - from_ms) * RATE_COUNT / RATE_PERIOD_MS)
-            weir_sim_fail("job %llu is the %dth of its queue that was begun in %lld ms",
-                          (unsigned long long)id, begun, (long long)(at_ms - from_ms));
+            weir_sim_fail("job %llu is the %dth of its %s that was begun in %lld ms",
+                          (unsigned long long)id, begun, whose, (long long)(at_ms - from_ms));
     }
 }
 
@@ -286,7 +286,8 @@ static void check_begun(struct job *job, bool synced, int64_t at_ms)
     const struct wanted *wanted = world_wanted(job);
 
     if (!wanted) return;
-    if (synced && wanted->queue == PACED) check_rate(job->id, at_ms);
+    if (synced && wanted->queue == PACED) check_rate(&world.paces[0], "queue", job->id, at_ms);
+    if (synced && wanted->limit == RATED_KEY) check_rate(&world.paces[1], "key", job->id, at_ms);
     if (wanted->expires_ms != 0 && at_ms >= wanted->expires_ms)
         weir_sim_fail("job %llu was begun after it had expired", (unsigned long long)job->id);
     if (wanted->once && job->begun && !job->given_back && !job->changed)
