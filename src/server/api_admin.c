@@ -1,6 +1,7 @@
 /* api_admin.c - what the process is and does: info, configuration, connections, tasks, boundaries,
  * audit log. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -150,14 +151,19 @@ int admin_connections(struct exchange *x)
 
 enum { DUMP_BYTES_MAX = 8 << 20 };
 
-static int answer_file(struct exchange *x, int fd, const char *type)
+/* Lines that are more than that are cut, and the last one says so; what would not be whole then is
+ * refused. */
+static int answer_file(struct exchange *x, int fd, const char *type, bool is_lines)
 {
-    struct buffer *out = exchange_text(x, 200, type);
-    off_t bytes = lseek(fd, 0, SEEK_END);
-    off_t at = 0;
+    off_t whole = lseek(fd, 0, SEEK_END);
+    off_t bytes = whole > DUMP_BYTES_MAX ? DUMP_BYTES_MAX : whole, at = 0;
+    struct buffer *out;
     char piece[4096];
 
-    if (bytes > DUMP_BYTES_MAX) bytes = DUMP_BYTES_MAX;
+    if (bytes < whole && !is_lines)
+        return exchange_problem(x, PROBLEM_NO_ROOM, "it has %lld bytes, and at most %d are shown",
+                                (long long)whole, DUMP_BYTES_MAX);
+    out = exchange_text(x, 200, type);
     while (at < bytes) {
         size_t room = (size_t)(bytes - at) < sizeof piece ? (size_t)(bytes - at) : sizeof piece;
         ssize_t n = pread(fd, piece, room, at);
@@ -165,6 +171,11 @@ static int answer_file(struct exchange *x, int fd, const char *type)
         if (n <= 0) return api_fail(x, n < 0 ? -errno : -EIO, "dump");
         buffer_put(out, piece, (size_t)n);
         at += n;
+    }
+    if (bytes < whole) {
+        (void)snprintf(piece, sizeof piece, "\n(cut here: %lld of %lld bytes are shown)\n",
+                       (long long)bytes, (long long)whole);
+        buffer_put_string(out, piece);
     }
     return 0;
 }
@@ -177,7 +188,7 @@ int admin_tasks(struct exchange *x)
     fd = memfd_create("weir-tasks", MFD_CLOEXEC);
     if (fd < 0) return api_fail(x, -errno, "dump");
     r = weir_dump(fd);
-    r = r < 0 ? api_fail(x, r, "dump") : answer_file(x, fd, "text/plain; charset=utf-8");
+    r = r < 0 ? api_fail(x, r, "dump") : answer_file(x, fd, "text/plain; charset=utf-8", true);
     (void)close(fd);
     return r;
 }
@@ -203,7 +214,8 @@ int admin_map(struct exchange *x)
     fd = memfd_create("weir-map", MFD_CLOEXEC);
     if (fd < 0) return api_fail(x, -errno, "map");
     r = weir_map(fd, formats[i].format);
-    r = r < 0 ? api_fail(x, r, "map") : answer_file(x, fd, formats[i].type);
+    r = r < 0 ? api_fail(x, r, "map")
+              : answer_file(x, fd, formats[i].type, formats[i].format == WEIR_MAP_TEXT);
     (void)close(fd);
     return r;
 }

@@ -1,7 +1,10 @@
 /* log_sink.c - one line for each thing that is said. */
 #include "server/log_sink.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -27,6 +30,8 @@ enum weir_log_level log_level_named(const char *name)
 void log_sink_init(struct log_sink *sink, int fd, enum weir_log_level level, bool json)
 {
     sink->fd = fd;
+    atom_store(&sink->stuck, 0);
+    atom_store(&sink->lost, 0);
     log_sink_set(sink, level, json);
 }
 
@@ -133,23 +138,57 @@ size_t log_format(char line[LOG_LINE_BYTES], bool json, int64_t unix_ns, enum we
     return out.used;
 }
 
+/* ---- Writing ---- */
+
+/* Whether a line can be written without waiting for who reads it. An end that nobody will ever
+ * read is ready, too: the write says so. */
+static bool wait_until_ready(struct log_sink *sink)
+{
+    struct pollfd fd = {.fd = sink->fd, .events = POLLOUT};
+    bool ready = poll(&fd, 1, atom_load(&sink->stuck) ? 0 : LOG_WAIT_MS) > 0;
+
+    if (atom_load(&sink->stuck) != !ready) atom_store(&sink->stuck, !ready);
+    return ready;
+}
+
+static bool write_line(struct log_sink *sink, const char *line, size_t bytes)
+{
+    ssize_t n;
+
+    static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe takes a line whole");
+    if (!wait_until_ready(sink)) return false;
+    do n = write(sink->fd, line, bytes);
+    while (n < 0 && errno == EINTR);
+    return n >= 0 || errno != EAGAIN;
+}
+
+/* What could not be said before: one of the threads says it. */
+static void say_lost(struct log_sink *sink, int64_t unix_ns, bool json)
+{
+    char line[LOG_LINE_BYTES];
+    uint64_t lost = atom_exchange(&sink->lost, 0);
+    const struct log_field field = LOG_INT("lines", lost);
+    size_t bytes;
+
+    if (lost == 0) return;
+    bytes = log_format(line, json, unix_ns, WEIR_LOG_WARNING,
+                       "lines are missing here: nobody read the log", &field, 1);
+    if (!write_line(sink, line, bytes)) (void)atom_add(&sink->lost, lost);
+}
+
 void log_say_fields(struct log_sink *sink, enum weir_log_level level, const char *message,
                     const struct log_field *fields, size_t count)
 {
     const struct kernel *kernel = kernel_current();
+    bool json = atom_load(&sink->json) != 0;
+    int64_t unix_ns = kernel->wall_ns(kernel);
     char line[LOG_LINE_BYTES];
-    size_t bytes, sent = 0;
+    size_t bytes;
 
     if ((int)level > atom_load(&sink->level)) return;
-    bytes = log_format(line, atom_load(&sink->json) != 0, kernel->wall_ns(kernel), level, message,
-                       fields, count);
-    while (sent < bytes) {
-        ssize_t n = write(sink->fd, line + sent, bytes - sent);
-
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return; /* nobody reads it: there is no place left to say so */
-        sent += (size_t)n;
-    }
+    bytes = log_format(line, json, unix_ns, level, message, fields, count);
+    if (atom_load(&sink->lost) > 0 && wait_until_ready(sink)) say_lost(sink, unix_ns, json);
+    if (!write_line(sink, line, bytes)) (void)atom_add(&sink->lost, 1);
 }
 
 void log_sink_record(void *keep_sink, const weir_log_record *record)

@@ -7,7 +7,12 @@
  * nobody who chooses a name can forge a line. A line has at most LOG_LINE_BYTES; what does not fit
  * is left out, whole fields at a time.
  *
- * Invariants: one write for each line, so that lines of several threads are whole.
+ * Who does not read it holds nobody up for long: a line waits LOG_WAIT_MS for room, those after it
+ * not at all until there is room again. Lines that find none are lost, and counted: the next one
+ * that is written comes after a line that says how many.
+ *
+ * Invariants: one write for each line, of no more than PIPE_BUF, so that lines of several threads
+ * are whole and a pipe that is ready takes them at once.
  * Threads: any.
  */
 #ifndef WEIR_SERVER_LOG_SINK_H
@@ -17,12 +22,14 @@
 
 #include "base/atomic.h"
 
-enum { LOG_LINE_BYTES = 4096 };
+enum { LOG_LINE_BYTES = 4096, LOG_WAIT_MS = 100 };
 
 struct log_sink {
     int fd;
     ATOM(int) level; /* enum weir_log_level */
     ATOM(int) json;  /* else logfmt */
+    ATOM(int) stuck; /* there was no room for the last line */
+    ATOM(uint64_t) lost;
 };
 
 struct log_field {

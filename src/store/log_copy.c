@@ -13,7 +13,7 @@
 
 enum {
     CHUNK_BYTES = 256 * 1024,
-    FILE_MODE = 0644,
+    FILE_MODE = 0600,
     FOLDER_MODE = 0755,
     ENTRIES_MAX = 1 << 20,
     CLEAN_UP_MS = 10000,

@@ -17,7 +17,7 @@
 
 enum {
     FOLDER_MODE = 0755,
-    FILE_MODE = 0644,
+    FILE_MODE = 0600,
     LOCK_TEXT_BYTES = 128,
     ZEROES_SYNCED_BYTES = 1 << 20, /* so much is synced at a time, or commits would wait for it */
 };

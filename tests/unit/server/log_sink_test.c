@@ -1,5 +1,9 @@
 /* log_sink_test.c - lines of the log, in both formats. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/test.h"
 #include "proto/json_read.h"
@@ -50,4 +54,45 @@ TEST(what_does_not_fit_is_left_out_and_the_line_is_whole)
         CHECK(memmem(line, bytes, "after", 5) && !memmem(line, bytes, "much", 4));
         CHECK(!json || line[bytes - 2] == '}');
     }
+}
+
+/* Reads what there is; the pipe is empty then. */
+static size_t read_all(int fd, char *text, size_t room)
+{
+    size_t used = 0;
+    ssize_t n;
+
+    while (used < room && (n = read(fd, text + used, room - used)) > 0) used += (size_t)n;
+    return used;
+}
+
+TEST(a_log_that_nobody_reads_holds_nobody_up_and_says_what_is_missing)
+{
+    enum { LINES = 5000, ROOM = 1 << 17 };
+    char *text = malloc(ROOM);
+    struct log_sink sink;
+    size_t used, written = 0;
+    char missing[64];
+    int ends[2];
+
+    CHECK(text != NULL);
+    CHECK_INT(pipe2(ends, O_CLOEXEC), ==, 0); /* the end that is written blocks, as a shell's */
+    CHECK_INT(fcntl(ends[0], F_SETFL, O_NONBLOCK), ==, 0);
+    log_sink_init(&sink, ends[1], WEIR_LOG_INFO, false);
+    for (int i = 0; i < LINES; i++) log_say(&sink, WEIR_LOG_INFO, "line", LOG_INT("n", i));
+    used = read_all(ends[0], text, ROOM);
+    for (size_t i = 0; i < used; i++) written += text[i] == '\n';
+    CHECK_INT(written, >, 0);
+    CHECK_INT(written, <, LINES);
+    CHECK_INT(text[used - 1], ==, '\n');
+
+    log_say(&sink, WEIR_LOG_INFO, "after", LOG_INT("n", 0));
+    used = read_all(ends[0], text, ROOM - 1);
+    text[used] = '\0';
+    (void)snprintf(missing, sizeof missing, "lines=%zu\n", LINES - written);
+    CHECK_CONTAINS(text, missing);
+    CHECK_CONTAINS(text, "msg=after n=0\n");
+    CHECK_INT(close(ends[0]), ==, 0);
+    CHECK_INT(close(ends[1]), ==, 0);
+    free(text);
 }
