@@ -203,40 +203,39 @@ static void put_int(struct json_writer *json, const char *key, int64_t value)
     json_put_int(json, value);
 }
 
-static int64_t said_or(const struct cli_call *call, const char *option, struct bytes before,
-                       const char *path, int64_t otherwise)
+static void put_said(struct json_writer *json, const struct cli_call *call, const char *option,
+                     const char *key)
 {
-    return cli_has(call, option) ? cli_number(call, option) : look_int(before, path, otherwise);
+    if (cli_has(call, option)) put_int(json, key, cli_number(call, option));
 }
 
 /* What is not said stays as it is. */
-static int write_queue(const struct cli_call *call, struct bytes before, struct buffer *body)
+static int write_queue(const struct cli_call *call, struct buffer *body)
 {
-    int64_t count = look_int(before, "rate.count", 0);
-    int64_t period_ms = look_int(before, "rate.period_ms", 0);
-    const char *overflow = cli_text(call, "overflow");
+    int64_t count = 0, period_ms = 0;
     struct json_writer json;
-    char text[32];
 
     if (cli_has(call, "rate") && parse_rate(cli_text(call, "rate"), &count, &period_ms) < 0)
         return fail(CLI_USAGE, "--rate: write 100/1s, or 0 for no limit");
-    look_text(before, "overflow", text, sizeof text);
     json_writer_init(&json, body);
     json_open_object(&json);
-    put_int(&json, "depth_max", said_or(call, "depth", before, "depth_max", 1000000));
-    json_key(&json, "overflow");
-    json_put_string(&json, overflow ? overflow : text[0] ? text : "reject");
-    put_int(&json, "concurrency", said_or(call, "concurrency", before, "concurrency", 0));
-    if (count > 0) {
+    put_said(&json, call, "depth", "depth_max");
+    if (cli_has(call, "overflow")) {
+        json_key(&json, "overflow");
+        json_put_string(&json, cli_text(call, "overflow"));
+    }
+    put_said(&json, call, "concurrency", "concurrency");
+    if (cli_has(call, "rate") || cli_has(call, "burst")) {
         json_key(&json, "rate");
         json_open_object(&json);
-        put_int(&json, "count", count);
-        put_int(&json, "period_ms", period_ms);
-        put_int(&json, "burst", said_or(call, "burst", before, "rate.burst", 0));
+        if (cli_has(call, "rate")) {
+            put_int(&json, "count", count);
+            put_int(&json, "period_ms", period_ms);
+        }
+        put_said(&json, call, "burst", "burst");
         json_close(&json);
     }
-    put_int(&json, "latency_target_ms",
-            said_or(call, "latency-target", before, "latency_target_ms", 0));
+    put_said(&json, call, "latency-target", "latency_target_ms");
     json_close(&json);
     return CLI_OK;
 }
@@ -247,19 +246,17 @@ static int ask_queue_set(struct cli_call *call, struct client *client)
     const char *target = target_of(space, PATH_QUEUES, cli_argument_at(call, 0), "");
     struct client_answer answer;
     struct buffer body;
-    int r = client_ask(client, &(struct client_request){.method = METHOD_GET, .target = target},
-                       &answer);
     int status;
 
-    if (r < 0) return fail_reach(client, r);
-    if (answer.status != 200 && answer.status != 404) return fail_answer(&answer, "queue");
     buffer_init_fixed(&body, text, sizeof text);
-    status = write_queue(call, answer.status == 200 ? answer.body : BYTES("{}"), &body);
+    status = write_queue(call, &body);
     if (status != CLI_OK) return status;
+    if (bytes_are(buffer_bytes(&body), BYTES("{}")))
+        return fail(CLI_USAGE, "queue set: say what is to hold, such as --depth (--help has all)");
     status = ask_server(
         client,
         &(struct client_request){
-            .method = METHOD_PUT, .target = target, .body = buffer_bytes(&body), .again = true},
+            .method = METHOD_PATCH, .target = target, .body = buffer_bytes(&body), .again = true},
         "queue", &answer);
     if (status == CLI_OK && cli_has(call, "json")) print_body(&answer);
     return status;

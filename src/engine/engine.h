@@ -342,6 +342,7 @@ int engine_key_set(struct engine *engine, int64_t now_ms, const struct engine_ke
  * until the next call. */
 struct engine_queue_info {
     struct engine_queue_spec spec; /* overflow: the engine's, if it is not configured */
+    uint32_t depth_max;            /* the queue's, or the engine's */
     bool configured;
 };
 struct engine_key_info {

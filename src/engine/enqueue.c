@@ -145,7 +145,7 @@ uint32_t queue_depth(const struct queue *queue)
            queue->by_state[ENGINE_READY] + queue->by_state[ENGINE_BLOCKED];
 }
 
-static uint32_t depth_max_of(const struct engine *engine, const struct queue *queue)
+uint32_t queue_depth_max(const struct engine *engine, const struct queue *queue)
 {
     return queue->depth_max ? queue->depth_max : engine->config.depth_max;
 }
@@ -154,21 +154,21 @@ bool engine_has_room(const struct engine *engine, struct engine_slice name)
 {
     uint32_t number = atom_find(engine, ATOM_QUEUE, 0, 0, name);
     const struct queue *queue = number ? queue_at(engine, number) : NULL;
-    return !queue || queue->draining || queue_depth(queue) < depth_max_of(engine, queue);
+    return !queue || queue->draining || queue_depth(queue) < queue_depth_max(engine, queue);
 }
 
 bool engine_queue_waits(const struct engine *engine, struct engine_slice name)
 {
     struct engine_queue_info info;
 
-    if (engine_queue_get(engine, name, &info) < 0) return false;
+    if (engine_queue_get(engine, name, &info) < 0) return engine->config.overflow == ENGINE_WAIT;
     return info.spec.overflow == ENGINE_WAIT;
 }
 
 static int check_room(struct engine *engine, uint32_t number)
 {
     struct queue *queue = queue_at(engine, number);
-    uint32_t depth_max = depth_max_of(engine, queue);
+    uint32_t depth_max = queue_depth_max(engine, queue);
 
     if (queue->draining) {
         return engine_refuse(engine, WEIR_ESTOPPING, "queue '%.*s': is draining",

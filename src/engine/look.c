@@ -122,6 +122,7 @@ static void show_queue(const struct engine *engine, const struct queue *queue,
                  .latency_target_ms = queue->latency_target_ms,
                  .paused = queue->paused,
                  .draining = queue->draining},
+        .depth_max = queue_depth_max(engine, queue),
         .configured = queue->configured,
     };
 }

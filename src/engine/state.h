@@ -647,6 +647,7 @@ int decide_failure(struct engine *engine, uint32_t job, const struct engine_fail
 /* Whether the job keeps others with its unique key out now. */
 bool unique_held(const struct engine *engine, const struct job *job);
 uint32_t queue_depth(const struct queue *queue);
+uint32_t queue_depth_max(const struct engine *engine, const struct queue *queue);
 int check_spec(struct engine *engine, const struct engine_job_spec *spec);
 void fill_policy(const struct engine_job_spec *spec, struct writer *writer);
 void fill_job(struct engine *engine, const struct engine_job_spec *spec, struct op_job *job);

@@ -44,6 +44,7 @@ int worker_order(struct exchange *x);
 int queues_list(struct exchange *x);
 int queue_show(struct exchange *x);
 int queue_set(struct exchange *x);
+int queue_change(struct exchange *x);
 int queue_pause(struct exchange *x);
 int queue_resume(struct exchange *x);
 int queue_drain(struct exchange *x);

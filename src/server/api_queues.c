@@ -88,11 +88,13 @@ int queue_show(struct exchange *x)
 
 struct in_rate {
     int64_t count, period_ms, burst;
+    bool has_count, has_period, has_burst;
 };
 
 struct in_queue {
     bool none;
     bool paused, has_paused, draining, has_draining;
+    bool has_depth, has_overflow, has_concurrency, has_latency;
     struct bytes overflow, durability;
     int64_t depth_max, concurrency, latency_target_ms, weight;
     struct in_rate rate;
@@ -102,22 +104,26 @@ static const struct json_member rate_members[] = {
     {.name = "count",
      .type = JSON_TYPE_INT,
      .offset = offsetof(struct in_rate, count),
-     .max = UINT32_MAX},
+     .max = UINT32_MAX,
+     .present_offset = offsetof(struct in_rate, has_count)},
     {.name = "period_ms",
      .type = JSON_TYPE_INT,
      .offset = offsetof(struct in_rate, period_ms),
-     .max = UINT32_MAX},
+     .max = UINT32_MAX,
+     .present_offset = offsetof(struct in_rate, has_period)},
     {.name = "burst",
      .type = JSON_TYPE_INT,
      .offset = offsetof(struct in_rate, burst),
-     .max = UINT32_MAX},
+     .max = UINT32_MAX,
+     .present_offset = offsetof(struct in_rate, has_burst)},
     {0},
 };
 
-#define CONCURRENCY                                                         \
-    {                                                                       \
-        .name = "concurrency", .type = JSON_TYPE_INT,                       \
-        .offset = offsetof(struct in_queue, concurrency), .max = UINT32_MAX \
+#define CONCURRENCY                                                          \
+    {                                                                        \
+        .name = "concurrency", .type = JSON_TYPE_INT,                        \
+        .offset = offsetof(struct in_queue, concurrency), .max = UINT32_MAX, \
+        .present_offset = offsetof(struct in_queue, has_concurrency)         \
     }
 #define RATE                                                                                 \
     {                                                                                        \
@@ -130,35 +136,44 @@ static const struct json_member rate_members[] = {
         .offset = offsetof(struct in_queue, durability), .max = 16 \
     }
 
-static const struct json_member queue_members[] = {
-    {.name = "depth_max",
-     .type = JSON_TYPE_INT,
-     .offset = offsetof(struct in_queue, depth_max),
-     .required = true,
-     .min = 1,
-     .max = UINT32_MAX},
-    {.name = "overflow",
-     .type = JSON_TYPE_TEXT,
-     .offset = offsetof(struct in_queue, overflow),
-     .required = true,
-     .max = 16},
-    CONCURRENCY,
-    RATE,
-    {.name = "latency_target_ms",
-     .type = JSON_TYPE_INT,
-     .offset = offsetof(struct in_queue, latency_target_ms),
-     .max = UINT32_MAX},
-    {.name = "paused",
-     .type = JSON_TYPE_BOOL,
-     .offset = offsetof(struct in_queue, paused),
-     .present_offset = offsetof(struct in_queue, has_paused)},
-    {.name = "draining",
-     .type = JSON_TYPE_BOOL,
-     .offset = offsetof(struct in_queue, draining),
-     .present_offset = offsetof(struct in_queue, has_draining)},
-    DURABILITY,
-    {0},
-};
+/* All that holds for a queue; or only some of it. */
+#define QUEUE_MEMBERS(all_)                                              \
+    {                                                                    \
+        {.name = "depth_max",                                            \
+         .type = JSON_TYPE_INT,                                          \
+         .offset = offsetof(struct in_queue, depth_max),                 \
+         .required = (all_),                                             \
+         .min = 1,                                                       \
+         .max = UINT32_MAX,                                              \
+         .present_offset = offsetof(struct in_queue, has_depth)},        \
+            {.name = "overflow",                                         \
+             .type = JSON_TYPE_TEXT,                                     \
+             .offset = offsetof(struct in_queue, overflow),              \
+             .required = (all_),                                         \
+             .max = 16,                                                  \
+             .present_offset = offsetof(struct in_queue, has_overflow)}, \
+            CONCURRENCY, RATE,                                           \
+            {.name = "latency_target_ms",                                \
+             .type = JSON_TYPE_INT,                                      \
+             .offset = offsetof(struct in_queue, latency_target_ms),     \
+             .max = UINT32_MAX,                                          \
+             .present_offset = offsetof(struct in_queue, has_latency)},  \
+            {.name = "paused",                                           \
+             .type = JSON_TYPE_BOOL,                                     \
+             .offset = offsetof(struct in_queue, paused),                \
+             .present_offset = offsetof(struct in_queue, has_paused)},   \
+            {.name = "draining",                                         \
+             .type = JSON_TYPE_BOOL,                                     \
+             .offset = offsetof(struct in_queue, draining),              \
+             .present_offset = offsetof(struct in_queue, has_draining)}, \
+            DURABILITY,                                                  \
+        {                                                                \
+            0                                                            \
+        }                                                                \
+    }
+
+static const struct json_member queue_members[] = QUEUE_MEMBERS(true);
+static const struct json_member queue_changes[] = QUEUE_MEMBERS(false);
 
 static const struct json_member key_members[] = {
     CONCURRENCY,
@@ -177,13 +192,24 @@ static weir_job_rate rate_of(const struct in_rate *in)
 }
 
 /* Whether it is paused or drained stays, unless it is said. */
-static unsigned kept_of(const struct in_queue *in)
+static unsigned kept_when_set(const struct in_queue *in)
 {
     return (in->has_paused ? 0u : QUEUE_KEEPS_PAUSED) |
            (in->has_draining ? 0u : QUEUE_KEEPS_DRAINING);
 }
 
-static int set_queue(struct exchange *x, const struct in_queue *in)
+/* So does all the rest. */
+static unsigned kept_when_changed(const struct in_queue *in)
+{
+    return kept_when_set(in) | (in->has_depth ? 0u : QUEUE_KEEPS_DEPTH) |
+           (in->has_overflow ? 0u : QUEUE_KEEPS_OVERFLOW) |
+           (in->has_concurrency ? 0u : QUEUE_KEEPS_CONCURRENCY) |
+           (in->rate.has_count || in->rate.has_period ? 0u : QUEUE_KEEPS_RATE) |
+           (in->rate.has_burst ? 0u : QUEUE_KEEPS_BURST) |
+           (in->has_latency ? 0u : QUEUE_KEEPS_LATENCY);
+}
+
+static int set_queue(struct exchange *x, const struct in_queue *in, unsigned kept)
 {
     weir_queue_spec spec = {.name = exchange_parameter(x, 0),
                             .depth_max = (uint32_t)in->depth_max,
@@ -200,23 +226,34 @@ static int set_queue(struct exchange *x, const struct in_queue *in)
         spec.overflow = WEIR_WAIT;
     else if (bytes_are(in->overflow, BYTES("reject")))
         spec.overflow = WEIR_REJECT;
-    else
+    else if (in->has_overflow)
         return exchange_problem(x, PROBLEM_INVALID, "overflow is reject or wait");
-    r = queue_set_keeping(api_of(x)->store, &spec, kept_of(in));
+    r = queue_set_keeping(api_of(x)->store, &spec, kept);
     return r < 0 ? api_fail(x, r, "queue") : api_wrote_only(x, asked);
 }
 
-int queue_set(struct exchange *x)
+static int read_and_set(struct exchange *x, const struct json_member *members,
+                        unsigned (*kept_of)(const struct in_queue *in))
 {
     struct in_queue in = {0};
     struct body body = {0};
     int r = api_allow(x, VERB_MANAGE, exchange_parameter(x, 0));
 
     if (r == 0) r = body_open(x, &body);
-    if (r == 0) r = body_read(&body, queue_members, &in);
-    if (r == 0) r = set_queue(x, &in);
+    if (r == 0) r = body_read(&body, members, &in);
+    if (r == 0) r = set_queue(x, &in, kept_of(&in));
     body_close(&body);
     return r;
+}
+
+int queue_set(struct exchange *x)
+{
+    return read_and_set(x, queue_members, kept_when_set);
+}
+
+int queue_change(struct exchange *x)
+{
+    return read_and_set(x, queue_changes, kept_when_changed);
 }
 
 static int change(struct exchange *x, int (*fn)(weir_store *store, const char *name))

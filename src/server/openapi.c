@@ -83,6 +83,9 @@ static const struct schema schemas[] = {
     {"QueueSpec", true,
      "depth_max!:i overflow!:reject|wait concurrency:i rate:@Rate latency_target_ms:i paused:b "
      "draining:b durability:durability"},
+    {"QueuePatch", true,
+     "depth_max:i overflow:reject|wait concurrency:i rate:@Rate latency_target_ms:i paused:b "
+     "draining:b durability:durability"},
     {"KeySpec", true, "concurrency:i rate:@Rate weight:i durability:durability"},
     {"Schedule", false,
      "name!:s cron!:s zone!:s queue!:s kind!:s overlap!:s catch_up!:s paused!:b next_ms:i "

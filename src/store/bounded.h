@@ -14,9 +14,18 @@ WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int job_enqueue_within(weir_store *store,
                                                            const weir_job_spec *spec,
                                                            int64_t room_ms,
                                                            weir_enqueued *ret_enqueued);
-/* As weir_queue_set, but what is kept stays as it is, whoever changes it meanwhile; of a queue that
- * is not there yet it is false. */
-enum { QUEUE_KEEPS_PAUSED = 1, QUEUE_KEEPS_DRAINING = 2 };
+/* As weir_queue_set, but what is kept stays as it is, whoever changes it meanwhile, and need not be
+ * said; of a queue that is not there yet it is the store's, or nothing. */
+enum {
+    QUEUE_KEEPS_PAUSED = 1 << 0,
+    QUEUE_KEEPS_DRAINING = 1 << 1,
+    QUEUE_KEEPS_DEPTH = 1 << 2,
+    QUEUE_KEEPS_OVERFLOW = 1 << 3,
+    QUEUE_KEEPS_CONCURRENCY = 1 << 4,
+    QUEUE_KEEPS_RATE = 1 << 5, /* but for its burst */
+    QUEUE_KEEPS_BURST = 1 << 6,
+    QUEUE_KEEPS_LATENCY = 1 << 7,
+};
 WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int queue_set_keeping(weir_store *store,
                                                           const weir_queue_spec *spec,
                                                           unsigned kept);

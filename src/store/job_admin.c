@@ -32,20 +32,47 @@ static int decided(struct store *store, int r)
 
 /* ---- Queues ---- */
 
+/* What is not kept has to be said. */
+static int check_queue(const weir_queue_spec *spec, unsigned kept)
+{
+    int r = check_name("queue", spec->name);
+
+    if (r < 0) return r;
+    if (spec->depth_max == 0 && !(kept & QUEUE_KEEPS_DEPTH))
+        return refuse("queue '%s': depth_max is not set", spec->name);
+    if (spec->overflow != WEIR_REJECT && spec->overflow != WEIR_WAIT &&
+        !(kept & QUEUE_KEEPS_OVERFLOW))
+        return refuse("queue '%s': overflow must be WEIR_REJECT or WEIR_WAIT: nothing that was "
+                      "acknowledged is dropped for room",
+                      spec->name);
+    return 0;
+}
+
+static void keep_queue(struct engine_queue_spec *queue, const struct engine_queue_spec *before,
+                       unsigned kept)
+{
+    if (kept & QUEUE_KEEPS_PAUSED) queue->paused = before->paused;
+    if (kept & QUEUE_KEEPS_DRAINING) queue->draining = before->draining;
+    if (kept & QUEUE_KEEPS_DEPTH) queue->depth_max = before->depth_max;
+    if (kept & QUEUE_KEEPS_OVERFLOW) queue->overflow = before->overflow;
+    if (kept & QUEUE_KEEPS_CONCURRENCY) queue->concurrency = before->concurrency;
+    if (kept & QUEUE_KEEPS_RATE) {
+        queue->rate.count = before->rate.count;
+        queue->rate.period_ms = before->rate.period_ms;
+    }
+    if (kept & QUEUE_KEEPS_BURST) queue->rate.burst = before->rate.burst;
+    if (kept & QUEUE_KEEPS_LATENCY) queue->latency_target_ms = before->latency_target_ms;
+}
+
 int queue_set_keeping(weir_store *handle, const weir_queue_spec *spec, unsigned kept)
 {
     const struct store_intent intent = {.call = "weir_queue_set", .use = LOG_FOR_EXISTING};
     struct engine_queue_info info;
     struct engine_queue_spec queue;
     struct store *store;
-    int r = check_name("queue", spec->name);
+    int r = check_queue(spec, kept);
 
     if (r < 0) return r;
-    if (spec->depth_max == 0) return refuse("queue '%s': depth_max is not set", spec->name);
-    if (spec->overflow != WEIR_REJECT && spec->overflow != WEIR_WAIT)
-        return refuse("queue '%s': overflow must be WEIR_REJECT or WEIR_WAIT: nothing that was "
-                      "acknowledged is dropped for room",
-                      spec->name);
     queue = (struct engine_queue_spec){
         .name = slice_of(spec->name),
         .depth_max = spec->depth_max,
@@ -59,9 +86,10 @@ int queue_set_keeping(weir_store *handle, const weir_queue_spec *spec, unsigned 
     r = store_enter(handle, &intent, &store);
     if (r < 0) return r;
     if (engine_queue_get(store->engine, queue.name, &info) < 0)
-        info.spec.paused = info.spec.draining = false;
-    if (kept & QUEUE_KEEPS_PAUSED) queue.paused = info.spec.paused;
-    if (kept & QUEUE_KEEPS_DRAINING) queue.draining = info.spec.draining;
+        info.spec = (struct engine_queue_spec){
+            .overflow =
+                engine_queue_waits(store->engine, queue.name) ? ENGINE_WAIT : ENGINE_REJECT};
+    keep_queue(&queue, &info.spec, kept);
     return decided(store, engine_queue_set(store->engine, store_now_ms(store), &queue));
 }
 
@@ -119,7 +147,7 @@ static void fill_figures(struct store *store, const struct engine_queue_info *in
 
     (void)engine_figures(store->engine, info->spec.name, &figures);
     *ret = (weir_queue_figures){
-        .spec = {.depth_max = info->spec.depth_max,
+        .spec = {.depth_max = info->depth_max,
                  .overflow = info->spec.overflow == ENGINE_WAIT ? WEIR_WAIT : WEIR_REJECT,
                  .concurrency = info->spec.concurrency,
                  .rate = {info->spec.rate.count, info->spec.rate.period_ms, info->spec.rate.burst},

@@ -42,7 +42,7 @@ static void collect_queue(struct metered *object, uint64_t *values)
 
     store_lock(store);
     if (store->engine && engine_queue_get(store->engine, name, &info) == 0)
-        values[QUEUE_DEPTH_MAX] = info.spec.depth_max;
+        values[QUEUE_DEPTH_MAX] = info.depth_max;
     if (store->engine && engine_figures(store->engine, name, &figures) == 0) {
         values[QUEUE_ENQUEUED] = figures.enqueued;
         values[QUEUE_STARTED] = figures.started;
@@ -307,7 +307,7 @@ static bool queue_row(struct store *store, unsigned row, struct boundary *ret)
         (void)snprintf(ret->name, sizeof ret->name, "%s/%.*s", store->object.name,
                        (int)info.spec.name.count, (const char *)info.spec.name.at);
         ret->lifetime = "as long as it has jobs or settings";
-        boundary_bound(ret, info.spec.depth_max, "jobs that wait");
+        boundary_bound(ret, info.depth_max, "jobs that wait");
         ret->overflow =
             boundary_overflow(info.spec.overflow == ENGINE_WAIT ? WEIR_WAIT : WEIR_REJECT);
         (void)snprintf(ret->failure, sizeof ret->failure,

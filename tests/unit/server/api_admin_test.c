@@ -1,5 +1,6 @@
 /* api_admin_test.c - queues, keys, schedules, batches, and what administrators look at. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "unit/server/api_test.h"
 
@@ -33,6 +34,45 @@ API_TEST(a_queue_is_set_paused_resumed_and_drained)
     CHECK_INT(api_ask(stand, "POST", "/v1/jobs", API_JOB("q", "k", "")), ==, 503);
     CHECK_STR(api_member(stand, "code", text), "draining");
     CHECK_INT(api_ask(stand, "POST", "/v1/queues/none/pause", NULL), ==, 404);
+}
+
+API_TEST(of_a_queue_some_is_changed_and_the_rest_stays)
+{
+    char before[128], after[128];
+
+    /* One that was never set has the store's bounds, and shows them. */
+    (void)api_enqueue(stand, "q", "k", "1");
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/q", NULL), ==, 200);
+    CHECK_STR(api_member(stand, "overflow", before), "reject");
+    (void)api_member(stand, "depth_max", before);
+    CHECK_INT(strtoll(before, NULL, 10), >, 0);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"latency_target_ms\":100}"), ==, 200);
+    CHECK_STR(api_body(stand), "{\"durability\":\"synced\"}");
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/q", NULL), ==, 200);
+    CHECK_STR(api_member(stand, "depth_max", after), before);
+    CHECK_STR(api_member(stand, "overflow", after), "reject");
+    CHECK_STR(api_member(stand, "latency_target_ms", after), "100");
+
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q",
+                      "{\"depth_max\":7,\"overflow\":\"wait\",\"concurrency\":2,\"paused\":true,"
+                      "\"rate\":{\"count\":5,\"period_ms\":1000,\"burst\":2}}"),
+              ==, 200);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"burst\":3}}"), ==, 200);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"concurrency\":0}"), ==, 200);
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/q", NULL), ==, 200);
+    CHECK_CONTAINS(api_body(stand), "\"depth_max\":7,\"overflow\":\"wait\",\"concurrency\":0");
+    CHECK_CONTAINS(api_body(stand), "\"rate\":{\"count\":5,\"period_ms\":1000,\"burst\":3}");
+    CHECK_CONTAINS(api_body(stand), "\"latency_target_ms\":100,\"paused\":true");
+
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"depth_max\":0}"), ==, 400);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"overflow\":\"drop\"}"), ==, 422);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"count\":5,\"period_ms\":0}}"),
+              ==, 422);
+    /* It is made if there is none. */
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/new", "{\"concurrency\":4}"), ==, 200);
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/new", NULL), ==, 200);
+    CHECK_STR(api_member(stand, "depth_max", after), before);
+    CHECK_STR(api_member(stand, "concurrency", after), "4");
 }
 
 API_TEST(queues_are_listed_page_by_page)
