@@ -22,6 +22,8 @@ enum {
     LIST_CHUNK = 64,
     LIST_KEYS = 4096,          /* names that a payload may have open at a time, to be looked into */
     LIST_ROWS_AT_ONCE = 10000, /* under the store's lock */
+    /* Of a job at most: all its errors, with messages of 1 KiB, each character an escape of six. */
+    LIST_JOB_BYTES = WEIR_JOB_ERRORS_KEPT * (6 * (1024 + 200) + 80) + 16 * 1024,
 };
 enum { CURSOR_JOBS = 1 };
 
@@ -184,14 +186,24 @@ static void put_next(struct json_writer *json, const struct finder *finder, stru
     out_text(json, "next", text);
 }
 
+/* How many jobs are looked for next, so that the answer holds those that are found; at least one
+ * until it is half full. 0: the page ends here, and the next one goes on. */
+static size_t page_room(const struct buffer *out, size_t limit, size_t matched)
+{
+    size_t fits = (out->bytes_max - out->used) / LIST_JOB_BYTES;
+
+    if (fits == 0 && (matched == 0 || out->used < out->bytes_max / 2)) fits = 1;
+    return fits < limit - matched ? fits : limit - matched;
+}
+
 /* The jobs themselves; how many there were. */
 static int put_jobs(struct finder *finder, struct json_writer *json, size_t limit)
 {
     uint64_t ids[LIST_CHUNK];
-    size_t matched = 0;
+    size_t matched = 0, room;
 
-    while (matched < limit && has_budget(finder)) {
-        int count = finder_next(finder, ids, limit - matched);
+    while ((room = page_room(json->out, limit, matched)) > 0 && has_budget(finder)) {
+        int count = finder_next(finder, ids, room);
 
         if (count < 0) return count;
         for (int i = 0; i < count; i++) {

@@ -87,6 +87,40 @@ static unsigned page_through(struct api_stand *stand, const char *filter, const 
     return pages;
 }
 
+/* A dead letter with so many errors, each with a message as long as it may be. */
+static uint64_t fail_often(struct api_stand *stand, unsigned attempts)
+{
+    weir_job_spec spec = stand_job("failing", "x");
+    weir_enqueued enqueued;
+    char message[1024 + 1];
+
+    memset(message, 'm', sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    spec.retry.attempts_max = (uint16_t)attempts;
+    CHECK_OK(weir_job_enqueue(stand->api.store, &spec, &enqueued));
+    for (unsigned attempt = 0; attempt < attempts; attempt++) {
+        weir_job job;
+
+        while (stand_lease(stand->api.store, "failing", &job) == 0) CHECK_OK(weir_yield());
+        CHECK_INT(weir_job_fail(stand->api.store, job.id, job.token, "net", message, 0), >=, 0);
+        weir_job_free(&job);
+    }
+    return enqueued.id;
+}
+
+API_TEST(a_page_ends_before_its_jobs_are_more_than_an_answer_holds)
+{
+    enum { JOBS = 6 };
+    uint64_t ids[JOBS];
+    unsigned times[JOBS] = {0};
+
+    stand->limits.answer_bytes_max = 200000; /* two of them, not three */
+    api_stand_reopen(stand);
+    for (unsigned i = 0; i < JOBS; i++) ids[i] = fail_often(stand, WEIR_JOB_ERRORS_KEPT);
+    CHECK_INT(page_through(stand, "state:dead", ids, times, JOBS, NULL), <=, JOBS);
+    for (unsigned i = 0; i < JOBS; i++) CHECK_INT(times[i], ==, 1);
+}
+
 static void disturb(struct api_stand *stand)
 {
     (void)api_enqueue(stand, "q", "later", "1");
