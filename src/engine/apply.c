@@ -507,11 +507,11 @@ static int apply_key(struct engine *engine, const struct op_key *op)
     return 0;
 }
 
-static int apply_error(struct engine *engine, const struct op_error *op)
+static int apply_error(struct engine *engine, const struct op_error *op, uint64_t position)
 {
     uint32_t number = job_find(engine, op->id);
     if (!number) return 0;
-    return failure_set(engine, job_at(engine, number), op);
+    return failure_set(engine, job_at(engine, number), op, position);
 }
 
 int apply_op(struct engine *engine, const struct op *op, uint64_t position)
@@ -528,7 +528,7 @@ int apply_op(struct engine *engine, const struct op *op, uint64_t position)
         number = job_find(engine, op->forget);
         if (number) job_drop(engine, number);
         return 0;
-    case OP_ERROR: return apply_error(engine, &op->error);
+    case OP_ERROR: return apply_error(engine, &op->error, position);
     case OP_QUEUE: return apply_queue(engine, &op->queue);
     case OP_KEY: return apply_key(engine, &op->key);
     case OP_SCHEDULE: return apply_schedule(engine, &op->schedule);

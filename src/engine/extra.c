@@ -73,11 +73,6 @@ int extra_new(struct engine *engine, const struct op_job *op, const uint32_t *li
     return 0;
 }
 
-static struct failure *failure_at(const struct engine *engine, uint32_t failure)
-{
-    return slab_at(&engine->failures, failure);
-}
-
 static void failure_free(struct engine *engine, uint32_t number)
 {
     struct failure *failure = failure_at(engine, number);
@@ -99,14 +94,11 @@ void extra_free(struct engine *engine, struct extra *extra)
     memory_resize(&engine->memory, extra, extra_bytes(extra), 0);
 }
 
-void failures_forget(struct engine *engine, struct job *job)
+void failures_join_payload(struct engine *engine, const struct job *job)
 {
-    uint32_t next;
-    for (uint32_t at = job_failures(job); at; at = next) {
-        next = failure_at(engine, at)->next;
-        failure_free(engine, at);
+    for (uint32_t at = job_failures(job); at; at = failure_at(engine, at)->next) {
+        failure_at(engine, at)->beside_payload = true;
     }
-    if (job->extra && job->extra->has & EXTRA_ERRORS) *failures_word(job->extra) = 0;
 }
 
 /* A word for the errors, between the other words and the text. */
@@ -164,7 +156,18 @@ int failure_keep(struct engine *engine, const struct engine_settle *settle)
     return 0;
 }
 
-int failure_set(struct engine *engine, struct job *job, const struct op_error *op)
+/* The first one that `at` leads to. */
+static void failure_drop(struct engine *engine, const struct job *job, uint32_t *at)
+{
+    uint32_t number = *at;
+
+    live_failure(engine, job, failure_at(engine, number), -1);
+    *at = failure_at(engine, number)->next;
+    failure_free(engine, number);
+}
+
+int failure_set(struct engine *engine, struct job *job, const struct op_error *op,
+                uint64_t position)
 {
     size_t bytes = op->class.count + op->message.count;
     char *text = NULL;
@@ -181,29 +184,23 @@ int failure_set(struct engine *engine, struct job *job, const struct op_error *o
     /* Rising by run; the same run again takes the place of what was said of it. */
     at = failures_word(job->extra);
     while (*at && failure_at(engine, *at)->run < op->run) at = &failure_at(engine, *at)->next;
-    if (*at && failure_at(engine, *at)->run == op->run) {
-        number = *at;
-        *at = failure_at(engine, number)->next;
-        failure_free(engine, number);
-    }
+    if (*at && failure_at(engine, *at)->run == op->run) failure_drop(engine, job, at);
     number = slab_take(&engine->failures);
     failure = failure_at(engine, number);
     failure->next = *at;
     failure->run = op->run;
     failure->at_ms = op->at_ms;
+    failure->beside_payload = position == job->position;
     failure->class_bytes = (uint16_t)op->class.count;
     failure->message_bytes = (uint32_t)op->message.count;
     failure->text = text;
     if (text) append(append(text, op->class), op->message);
     *at = number;
+    live_failure(engine, job, failure, 1);
     for (number = *failures_word(job->extra); number; number = failure_at(engine, number)->next) {
         count++;
     }
-    if (count > ENGINE_ERRORS_KEPT) {
-        number = *failures_word(job->extra);
-        *failures_word(job->extra) = failure_at(engine, number)->next;
-        failure_free(engine, number);
-    }
+    if (count > ENGINE_ERRORS_KEPT) failure_drop(engine, job, failures_word(job->extra));
     return 0;
 }
 

@@ -227,7 +227,7 @@ static const char *check_job(const struct engine *engine, uint32_t number, struc
     }
     counts->running += job->state == ENGINE_LEASED ? job_limit_count(job) : 0;
     counts->blocked += job->state == ENGINE_BLOCKED;
-    counts->live_bytes += live_bytes_of(job);
+    counts->live_bytes += live_bytes_of(engine, job);
     return NULL;
 }
 

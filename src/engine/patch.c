@@ -89,6 +89,7 @@ int engine_patch(struct engine *engine, int64_t now_ms, uint64_t id,
     }
     live_job(engine, job, -1);
     job->position = POSITION_PENDING;
+    failures_join_payload(engine, job);
     engine->pending[engine->pending_count++] = number;
     apply_patch(engine, number, &op.job);
     if (op.job.set.state == ENGINE_READY)

@@ -388,6 +388,7 @@ int write_again(struct engine *engine, uint32_t number, struct engine_slice payl
     live_result(engine, job, -1);
     job->payload_bytes = (uint32_t)payload.count;
     job->position = POSITION_PENDING;
+    failures_join_payload(engine, job);
     if (op.job.set.has_result) job->mark = POSITION_PENDING;
     engine->pending[engine->pending_count++] = number;
     return 0;

@@ -231,6 +231,7 @@ struct failure {
     uint16_t run;
     uint16_t class_bytes;
     uint32_t message_bytes;
+    bool beside_payload; /* in the same record: see live.c */
     int64_t at_ms;
     char *text;
 };
@@ -416,12 +417,18 @@ static inline uint64_t job_batch(const struct job *job)
     return job->extra && job->extra->has & EXTRA_BATCH ? job_batch_of(job) : 0;
 }
 uint32_t job_failures(const struct job *job);
+static inline struct failure *failure_at(const struct engine *engine, uint32_t failure)
+{
+    return slab_at(&engine->failures, failure);
+}
 int extra_new(struct engine *engine, const struct op_job *op, const uint32_t *limits,
               uint32_t chain, struct extra **ret_extra);
 void extra_free(struct engine *engine, struct extra *extra);
 /* Remembers an error of a run; the oldest is forgotten. 0 or -ENOMEM. */
-int failure_set(struct engine *engine, struct job *job, const struct op_error *op);
-void failures_forget(struct engine *engine, struct job *job);
+int failure_set(struct engine *engine, struct job *job, const struct op_error *op,
+                uint64_t position);
+/* All of them are written again with the job. */
+void failures_join_payload(struct engine *engine, const struct job *job);
 /* Memory for the error that this will be: 0 or -ENOMEM. */
 int failure_keep(struct engine *engine, const struct engine_settle *settle);
 
@@ -516,7 +523,10 @@ bool hold_by_state(const struct engine *engine, enum hold which, const struct jo
 /* A row has come to refer to the record with its payload, its result (1), or does no more (-1). */
 void live_job(struct engine *engine, const struct job *job, int sign);
 void live_result(struct engine *engine, const struct job *job, int sign);
-int64_t live_bytes_of(const struct job *job);
+int64_t live_bytes_of(const struct engine *engine, const struct job *job);
+/* One error of a job has come (1) or goes (-1). */
+void live_failure(struct engine *engine, const struct job *job, const struct failure *failure,
+                  int sign);
 void tell_ended(struct engine *engine, uint64_t id, enum engine_state state);
 
 /* ---- apply.c ---- */

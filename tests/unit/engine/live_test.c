@@ -99,7 +99,7 @@ TEST(an_edited_dead_letter_needs_the_new_record_and_not_the_old_one)
     CHECK_INT(engine_dead_replay(engine, T0, claimed.id, &edited, slice("")), ==, ENGINE_READY);
     CHECK_INT(told.live[1], ==, 0);
     log_at(engine, 3);
-    CHECK_INT(told.live[3], ==, before + 11);
+    CHECK_INT(told.live[3], ==, before + 11 + 16 + 3); /* and its error, which is there again */
     CHECK_INT(engine_cancel(engine, T0, claimed.id), ==, ENGINE_CANCELLED);
     CHECK(told.ended_count == 2 && told.states[1] == ENGINE_CANCELLED);
     log_at(engine, 4);
@@ -107,6 +107,45 @@ TEST(an_edited_dead_letter_needs_the_new_record_and_not_the_old_one)
     log_at(engine, 5);
     CHECK_INT(total(&told), ==, 0);
     engine_close(engine);
+}
+
+TEST(errors_are_live_where_they_were_logged_again_with_their_job)
+{
+    struct told told = {0}, told_other = {0};
+    struct engine *engine = open_told(&told);
+    struct engine *other = open_told(&told_other);
+    struct engine_job_spec spec = job_spec("q");
+    int64_t now_ms = T0, without;
+
+    spec.retry = (struct engine_retry){
+        .attempts_max = ENGINE_ERRORS_KEPT + 3, .backoff_ms = 1, .backoff_ms_max = 1};
+    spec.idempotent = true;
+    put(engine, T0, &spec);
+    pass_on(engine, other, 1);
+    without = told.live[1];
+    for (uint64_t i = 0; i < ENGINE_ERRORS_KEPT + 3; i++) {
+        struct engine_claimed claimed;
+
+        while (engine_tick(engine, now_ms, SIZE_MAX) == 1) {}
+        claimed = take(engine, now_ms++, "q");
+        CHECK_INT(fail(engine, now_ms++, &claimed, "four"), >=, 0);
+        pass_on(engine, other, 2);
+        if (i == 9) { /* with ten of them, of which the first three are to go */
+            CHECK_INT(told.live[1], ==, without);
+            CHECK_OK(engine_relog(engine, now_ms, claimed.id, spec.payload, slice(""), slice("")));
+            pass_on(engine, other, 3);
+            CHECK_INT(told.live[3], ==, without + 10 * (16 + 4));
+        }
+        CHECK(memcmp(told.live, told_other.live, sizeof told.live) == 0);
+    }
+    CHECK_INT(told.live[1], ==, 0);
+    CHECK_INT(told.live[2], ==, 0);
+    CHECK_INT(told.live[3], ==, without + 7 * (16 + 4));
+    check_engine(other);
+    CHECK_OK(engine_purge(engine, now_ms, 1));
+    CHECK_INT(total(&told), ==, 0);
+    engine_close(engine);
+    engine_close(other);
 }
 
 TEST(what_is_forgotten_before_it_is_logged_was_never_live)

@@ -315,6 +315,47 @@ STORE_TEST(a_worker_that_is_to_be_quiet_gets_no_more)
     CHECK_OK(weir_store_close(store));
 }
 
+/* A dead letter with all the errors that a job keeps, each as long as it may be. */
+static void fail_often(weir_store *store)
+{
+    weir_job_spec spec = stand_job("failing", "x");
+    weir_enqueued enqueued;
+    char message[1024 + 1];
+
+    memset(message, 'm', sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    spec.retry.attempts_max = WEIR_JOB_ERRORS_KEPT;
+    CHECK_OK(weir_job_enqueue(store, &spec, &enqueued));
+    for (unsigned attempt = 0; attempt < WEIR_JOB_ERRORS_KEPT; attempt++) {
+        weir_job job;
+
+        while (stand_lease(store, "failing", &job) == 0) CHECK_OK(weir_yield());
+        CHECK_INT(weir_job_fail(store, job.id, job.token, "net", message, 0), >=, 0);
+        weir_job_free(&job);
+    }
+}
+
+/* What is copied and not counted as needed would make compaction due for ever. */
+STORE_TEST(a_store_at_rest_stops_copying_the_errors_of_its_dead_letters)
+{
+    enum { REST_MS = 1500, RESTS = 6 }; /* longer than a store waits that has copied in vain */
+    weir_store_figures before, after;
+    weir_store *store = store_stand_open(stand);
+
+    for (int i = 0; i < 40; i++) fail_often(store);
+    CHECK_OK(weir_store_sync(store));
+    weir_store_figures_of(store, &after);
+    for (int i = 0; i < RESTS; i++) {
+        before = after;
+        CHECK_OK(weir_sleep(REST_MS));
+        weir_store_figures_of(store, &after);
+        if (after.compacted_bytes == before.compacted_bytes) break;
+    }
+    CHECK(after.compacted_bytes > 0);
+    CHECK_INT(after.compacted_bytes, ==, before.compacted_bytes);
+    CHECK_OK(weir_store_close(store));
+}
+
 STORE_TEST(compaction_keeps_disk_use_within_its_bound_and_loses_nothing)
 {
     static char payload[8000];
