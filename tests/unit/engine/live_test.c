@@ -148,6 +148,34 @@ TEST(errors_are_live_where_they_were_logged_again_with_their_job)
     engine_close(other);
 }
 
+TEST(a_patch_brings_the_errors_along_and_they_are_live_with_it)
+{
+    struct told told = {0}, told_other = {0};
+    struct engine *engine = open_told(&told);
+    struct engine *other = open_told(&told_other);
+    struct engine_patch patch = {.has_priority = true, .priority = 7};
+    struct engine_job_spec spec = job_spec("q");
+    struct engine_claimed claimed;
+    int64_t without;
+
+    spec.retry = (struct engine_retry){.attempts_max = 2, .backoff_ms = 1, .backoff_ms_max = 1};
+    spec.idempotent = true;
+    put(engine, T0, &spec);
+    pass_on(engine, other, 1);
+    without = told.live[1];
+    claimed = take(engine, T0, "q");
+    CHECK_INT(fail(engine, T0, &claimed, "four"), ==, ENGINE_SCHEDULED);
+    pass_on(engine, other, 2);
+    CHECK_INT(engine_patch(engine, T0, claimed.id, &patch, spec.payload, slice("")), >=, 0);
+    pass_on(engine, other, 3);
+    CHECK_INT(told.live[1], ==, 0);
+    CHECK_INT(told.live[3], ==, without + 16 + 4);
+    CHECK(memcmp(told.live, told_other.live, sizeof told.live) == 0);
+    check_engine(other);
+    engine_close(engine);
+    engine_close(other);
+}
+
 TEST(what_is_forgotten_before_it_is_logged_was_never_live)
 {
     struct engine_config config = helper_config;

@@ -85,6 +85,55 @@ TEST(ids_lie_near_their_places_however_far_apart_they_are)
     check_stride(1000);
 }
 
+/* Everybody's hash is one of three: who came late lies farther away than a byte says. */
+static uint64_t crowded_hash_of(const void *arg, uint32_t number)
+{
+    (void)arg;
+    return hash_number(number % 3);
+}
+
+static bool is_in_crowd(const struct table *table, uint32_t number)
+{
+    uint32_t at = TABLE_BEGIN;
+    uint32_t found;
+
+    while ((found = table_next(table, crowded_hash_of(NULL, number), &at)) != 0) {
+        if (found == number) return true;
+    }
+    return false;
+}
+
+static void check_crowd(uint8_t neighbours)
+{
+    enum { CROWD = 1000 };
+    struct memory memory = {.resize = resize};
+    struct table table = {.neighbours = neighbours};
+    uint64_t seed = 17;
+    bool in[CROWD + 1] = {false};
+
+    for (int i = 0; i < 6 * CROWD; i++) {
+        uint32_t number = 1 + (uint32_t)chance_below(&seed, CROWD);
+        uint64_t hash = crowded_hash_of(NULL, number);
+        if (in[number]) {
+            CHECK(table_remove(&table, hash, number, crowded_hash_of, NULL));
+        } else {
+            CHECK_OK(table_ensure(&table, &memory, 1, crowded_hash_of, NULL));
+            table_insert(&table, hash, number);
+        }
+        in[number] = !in[number];
+        if (i % 100 != 0) continue;
+        for (uint32_t n = 1; n <= CROWD; n++) CHECK_INT(is_in_crowd(&table, n), ==, in[n]);
+    }
+    table_deinit(&table, &memory);
+    CHECK_INT(memory.used, ==, 0);
+}
+
+TEST(a_table_finds_who_lies_farther_away_than_a_byte_says)
+{
+    check_crowd(0);
+    check_crowd(HASH_NEIGHBOURS_BITS);
+}
+
 TEST(a_table_finds_what_is_in_it_and_nothing_else)
 {
     struct memory memory = {.resize = resize};
