@@ -79,8 +79,8 @@ static inline void weir_store_spec_init(weir_store_spec *spec)
 /* weir_store_open(scope, &spec, &store) - open the folder, replay what is in it. Suspends and
  * needs a deadline. Cancel: nothing is left open. Errors: WEIR_EREFUSED (weir_why), -EBUSY (another
  * process has it, which is named), -ENOENT (there is none), -EBADMSG (damaged: weir_why names file
- * and offset), -ENOBUFS (more than memory_bytes_max are in it), -ENOMEM, -ENFILE, -EAGAIN (no
- * thread), errors of the disk. */
+ * and offset), -ENOMEM, -ENFILE, -EAGAIN (no thread), errors of the disk. More than
+ * memory_bytes_max may be in it: then it takes no new work. */
 WEIR_SUSPENDS int weir_store_open_sized(weir_scope *scope, size_t spec_bytes,
                                         const weir_store_spec *spec, weir_store **ret_store);
 #define weir_store_open(scope, ...) \

@@ -33,6 +33,33 @@ JOBS_TEST_WITH(at_the_memory_bound_new_work_is_refused_and_existing_work_goes_on
     CHECK_INT(jobs_queue(stand->store, "q").by_state[WEIR_JOB_LEASED], ==, 0);
 }
 
+/* Errors are existing work: they are kept beyond the bound, and the store opens all the same. */
+JOBS_TEST_WITH(a_store_that_is_beyond_its_memory_bound_opens_and_takes_no_new_work,
+               with_little_memory, .hidden = false)
+{
+    char message[1024];
+    weir_store_figures figures;
+
+    memset(message, 'm', sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    for (int i = 0; i < 20; i++) {
+        uint64_t id = jobs_enqueue(stand->store, "q", .retry = {.attempts_max = 64});
+        for (int attempt = 0; attempt < 64; attempt++) {
+            uint64_t token;
+            JOBS_UNTIL(stand_state(stand->store, id) == WEIR_JOB_READY);
+            CHECK_INT(jobs_lease(stand->store, "q", &token), ==, id);
+            CHECK_INT(weir_job_fail(stand->store, id, token, "EDOM", message, 0), >=, 0);
+        }
+        weir_store_figures_of(stand->store, &figures);
+        if (figures.memory_bytes >= 1 << 20) break;
+    }
+    CHECK_INT(figures.memory_bytes, >=, 1 << 20);
+    jobs_reopen(stand);
+    CHECK_INT(jobs_try(stand->store, "q", (weir_job_spec){0}), ==, -ENOBUFS);
+    CHECK_INT(weir_job_purge(stand->store, 1), ==, 0);
+    CHECK_INT(jobs_queue(stand->store, "q").by_state[WEIR_JOB_DEAD], >=, 10);
+}
+
 static void with_little_disk(struct jobs_stand *stand)
 {
     stand->base.spec.disk_bytes_max = 8 * stand->base.sizes.segment_bytes;
