@@ -14,10 +14,27 @@ static int64_t failure_bytes(const struct failure *failure)
     return (int64_t)FAILURE_LIVE_BYTES + failure->class_bytes + failure->message_bytes;
 }
 
+/* A record has them in full, whoever else has the same. */
+static uint32_t names_bytes(const struct engine *engine, const struct job *job)
+{
+    const struct stage *stage = stage_at(engine, job->stage);
+    uint32_t bytes = stage->atom.bytes + queue_at(engine, stage->atom.scope)->atom.bytes +
+                     policy_at(engine, job->policy)->atom.bytes;
+    uint32_t chain = job_chain(job);
+
+    if (job->fair) bytes += key_at(engine, job->fair)->atom.bytes;
+    if (chain) bytes += chain_at(engine, chain)->atom.bytes;
+    for (uint32_t i = 0; i < job_limit_count(job); i++) {
+        bytes += key_at(engine, job_limit(job, i))->atom.bytes;
+    }
+    return bytes;
+}
+
 static int64_t job_bytes(const struct engine *engine, const struct job *job)
 {
-    int64_t bytes = (int64_t)(JOB_LIVE_BYTES + job->payload_bytes + job_tags(job).count +
-                              job_unique_key(job).count + job_idempotency_key(job).count);
+    int64_t bytes = (int64_t)(JOB_LIVE_BYTES + job->payload_bytes + names_bytes(engine, job) +
+                              job_tags(job).count + job_unique_key(job).count +
+                              job_idempotency_key(job).count);
 
     for (uint32_t at = job_failures(job); at; at = failure_at(engine, at)->next) {
         bytes += failure_bytes(failure_at(engine, at));
@@ -39,6 +56,7 @@ static void tell(struct engine *engine, uint64_t position, int64_t bytes)
 
 void live_job(struct engine *engine, const struct job *job, int sign)
 {
+    if (job->position == POSITION_PENDING) return;
     tell(engine, job->position, sign * job_bytes(engine, job));
 }
 
