@@ -32,9 +32,9 @@ static uint32_t names_bytes(const struct engine *engine, const struct job *job)
 
 static int64_t job_bytes(const struct engine *engine, const struct job *job)
 {
-    int64_t bytes = (int64_t)(JOB_LIVE_BYTES + job->payload_bytes + names_bytes(engine, job) +
-                              job_tags(job).count + job_unique_key(job).count +
-                              job_idempotency_key(job).count);
+    int64_t bytes =
+        (int64_t)(JOB_LIVE_BYTES + job->payload_bytes + names_bytes(engine, job) +
+                  job_tags(job).count + job_unique_key(job).count + job_idempotency_key(job).count);
 
     for (uint32_t at = job_failures(job); at; at = failure_at(engine, at)->next) {
         bytes += failure_bytes(failure_at(engine, at));
