@@ -125,8 +125,7 @@ static int search_for_tasks(void *arg)
     atom_store(&taken, 0);
     atom_store(&failures_left, WORKER_SPIN_FAILURES_MAX);
     WEIR_SCOPE(scope, &result, .name = "left", .on_failure = WEIR_FAIL_FAST, .max_tasks = 4,
-               .overflow = WEIR_WAIT)
-    {
+               .overflow = WEIR_WAIT) {
         CHECK_OK(weir_spawn(scope, leave_tasks_behind, &scope, sizeof scope));
         /* The other worker takes it, while this one is kept. */
         while (atom_load(&worker->fresh_count) > 0) (void)sched_yield();
