@@ -103,6 +103,14 @@ static bool rings_before(const void *engine, uint32_t a, uint32_t b)
     return one_ms != two_ms ? one_ms < two_ms : one->id < two->id;
 }
 
+/* The same for jobs that are leased: their time is that of the lease. */
+static bool lease_before(const void *engine, uint32_t a, uint32_t b)
+{
+    const struct job *one = job_at(engine, a);
+    const struct job *two = job_at(engine, b);
+    return one->when_ms != two->when_ms ? one->when_ms < two->when_ms : one->id < two->id;
+}
+
 /* A job that is leased is in no lane, nor is it held or dead: there is room for whose child it is
  * among the leases. */
 static uint32_t *lease_parent(const void *engine, uint32_t job)
@@ -130,7 +138,7 @@ static void add_timer(struct engine *engine, uint32_t number)
     const struct job *job = job_at(engine, number);
 
     if (job->state == ENGINE_LEASED) {
-        tree_ends_add(&engine->leases, number, timer_links, lease_parent, rings_before, engine);
+        tree_ends_add(&engine->leases, number, timer_links, lease_parent, lease_before, engine);
     } else if (job_timer_ms(job) != INT64_MAX) {
         tree_add(&engine->job_timers, number, timer_links, rings_before, engine);
     }

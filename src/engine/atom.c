@@ -113,19 +113,13 @@ uint32_t atom_get(struct engine *engine, enum atom_type type, uint32_t scope, ui
     return found;
 }
 
-void atom_ref(struct engine *engine, enum atom_type type, uint32_t number)
-{
-    atom_at(engine, type, number)->refs++;
-}
-
-void atom_unref(struct engine *engine, enum atom_type type, uint32_t number)
+/* Nobody refers to it any more. */
+void atom_drop(struct engine *engine, enum atom_type type, uint32_t number)
 {
     struct atoms_of of = {engine, type};
     struct atom *atom = atom_at(engine, type, number);
     uint32_t scope = atom->scope;
 
-    assert(atom->refs > 0);
-    if (--atom->refs > 0) return;
     if (type == ATOM_STAGE) stage_leave(engine, number);
     if (engine->seen_atoms[type] == number) see(engine, type, 0);
     table_remove(&engine->atom_tables[type], atom_hash(&of, number), number, atom_hash, &of);

@@ -255,7 +255,7 @@ int64_t engine_filter_count(const struct engine *engine, const struct engine_fil
     uint32_t queue;
 
     if (!find_queue(engine, filter, &queue)) return 0;
-    for (uint32_t at = 1; at < engine->jobs.fresh; at++) {
+    for (uint32_t at = 1; at <= engine->jobs.last; at++) {
         count += passes(engine, filter, queue, job_at(engine, at));
     }
     return count;
@@ -270,13 +270,13 @@ int engine_list(const struct engine *engine, const struct engine_filter *filter,
     int count = 0;
 
     if (scan_max == 0 || ids_max <= 0 || filter->states == 0) return -EINVAL;
-    if (!find_queue(engine, filter, &queue)) at = engine->jobs.fresh;
-    while (scanned < scan_max && count < ids_max && at + 1 < engine->jobs.fresh) {
+    if (!find_queue(engine, filter, &queue)) at = engine->jobs.last;
+    while (scanned < scan_max && count < ids_max && at < engine->jobs.last) {
         const struct job *job = job_at(engine, ++at);
         scanned++;
         if (passes(engine, filter, queue, job)) ret_ids[count++] = job->id;
     }
-    *cursor = at + 1 < engine->jobs.fresh ? at : 0;
+    *cursor = at < engine->jobs.last ? at : 0;
     *ret_scanned = scanned;
     return count;
 }
@@ -309,7 +309,7 @@ static void find_ids(const struct engine *engine, const struct engine_filter *fi
     uint32_t queue;
 
     if (!find_queue(engine, filter, &queue)) return;
-    for (uint32_t at = 1; at < engine->jobs.fresh; at++) {
+    for (uint32_t at = 1; at <= engine->jobs.last; at++) {
         const struct job *job = job_at(engine, at);
         if (!passes(engine, filter, queue, job)) continue;
         if (bulk->count < room) {

@@ -9,30 +9,26 @@ static bool name_fits(struct engine_slice name)
     return name.count <= ENGINE_NAME_BYTES_MAX && (name.count == 0 || name.at);
 }
 
+static int check_name(struct engine *engine, const char *name, struct engine_slice text)
+{
+    if (name_fits(text)) return 0;
+    return engine_refuse(engine, -EINVAL, "job: %s has %zu bytes, more than %d", name, text.count,
+                         ENGINE_NAME_BYTES_MAX);
+}
+
 static int check_names(struct engine *engine, const struct engine_job_spec *spec)
 {
-    const struct {
-        struct engine_slice text;
-        const char *name;
-        bool required;
-    } names[] = {
-        {spec->queue, "queue", true},
-        {spec->kind, "kind", true},
-        {spec->tags, "tags", false},
-        {spec->unique_key, "unique_key", false},
-        {spec->idempotency_key, "idempotency_key", false},
-        {spec->fairness_key, "fairness_key", false},
-        {spec->order_key, "order_key", false},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (names[i].required && names[i].text.count == 0) {
-            return engine_refuse(engine, -EINVAL, "job: %s is not set", names[i].name);
-        }
-        if (!name_fits(names[i].text)) {
-            return engine_refuse(engine, -EINVAL, "job: %s has %zu bytes, more than %d",
-                                 names[i].name, names[i].text.count, ENGINE_NAME_BYTES_MAX);
-        }
-    }
+    int r;
+
+    if (spec->queue.count == 0) return engine_refuse(engine, -EINVAL, "job: queue is not set");
+    if ((r = check_name(engine, "queue", spec->queue)) < 0) return r;
+    if (spec->kind.count == 0) return engine_refuse(engine, -EINVAL, "job: kind is not set");
+    if ((r = check_name(engine, "kind", spec->kind)) < 0) return r;
+    if ((r = check_name(engine, "tags", spec->tags)) < 0) return r;
+    if ((r = check_name(engine, "unique_key", spec->unique_key)) < 0) return r;
+    if ((r = check_name(engine, "idempotency_key", spec->idempotency_key)) < 0) return r;
+    if ((r = check_name(engine, "fairness_key", spec->fairness_key)) < 0) return r;
+    if ((r = check_name(engine, "order_key", spec->order_key)) < 0) return r;
     if (spec->limit_key_count > ENGINE_LIMIT_KEYS_MAX) {
         return engine_refuse(engine, -EINVAL, "job: %u limit_keys, more than %d",
                              spec->limit_key_count, ENGINE_LIMIT_KEYS_MAX);

@@ -89,7 +89,7 @@ void engine_hooks_set(struct engine *engine, const struct engine_hooks *hooks)
 {
     engine->hooks = *hooks;
     engine->live_bytes = 0;
-    for (uint32_t at = 1; at < engine->jobs.fresh; at++) {
+    for (uint32_t at = 1; at <= engine->jobs.last; at++) {
         const struct job *job = job_at(engine, at);
         if (job->state == ENGINE_NO_JOB) continue;
         live_job(engine, job, 1);

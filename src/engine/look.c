@@ -130,7 +130,7 @@ static void show_queue(const struct engine *engine, const struct queue *queue,
 /* The next row that is somebody's; 0: there is none. */
 static uint32_t next_atom(const struct engine *engine, enum atom_type type, uint32_t *cursor)
 {
-    while (*cursor + 1 < engine->atoms[type].fresh) {
+    while (*cursor < engine->atoms[type].last) {
         if (atom_at(engine, type, ++*cursor)->refs > 0) return *cursor;
     }
     return 0;
@@ -313,7 +313,7 @@ const char *engine_check(const struct engine *engine)
     uint32_t by_state[ENGINE_STATES] = {0};
     uint32_t history = 0;
 
-    for (uint32_t at = 1; at < engine->jobs.fresh; at++) {
+    for (uint32_t at = 1; at <= engine->jobs.last; at++) {
         const char *wrong;
         if (job_at(engine, at)->state == ENGINE_NO_JOB) continue;
         wrong = check_job(engine, at, &counts);

@@ -18,7 +18,6 @@ void slab_init(struct slab *slab, size_t row_bytes)
 {
     memset(slab, 0, sizeof *slab);
     slab->row_bytes = (uint32_t)((row_bytes + 7) / 8 * 8);
-    slab->fresh = 1;
 }
 
 static size_t chunk_bytes(const struct slab *slab)
@@ -50,12 +49,14 @@ static int slab_add_chunk(struct slab *slab, struct memory *memory)
     chunk = memory_resize(memory, NULL, 0, chunk_bytes(slab));
     if (!chunk) return -ENOMEM;
     slab->chunks[slab->chunk_count++] = chunk;
+    /* Nobody has the number 0. */
+    slab->left += (1u << slab_shift(slab->row_bytes)) - (slab->chunk_count == 1);
     return 0;
 }
 
 int slab_grow(struct slab *slab, struct memory *memory, uint32_t count)
 {
-    while (slab_room(slab) < (uint64_t)slab->taken + count + 1) {
+    while (slab->left < count) {
         int r = slab_add_chunk(slab, memory);
         if (r < 0) return r;
     }
@@ -65,13 +66,14 @@ int slab_grow(struct slab *slab, struct memory *memory, uint32_t count)
 uint32_t slab_take(struct slab *slab)
 {
     uint32_t number = slab->free;
+    assert(slab->left > 0);
     if (number) {
         memcpy(&slab->free, slab_at(slab, number), sizeof slab->free);
     } else {
-        number = slab->fresh++;
-        assert(number < slab_room(slab));
+        number = ++slab->last;
     }
     slab->taken++;
+    slab->left--;
     memset(slab_at(slab, number), 0, slab->row_bytes);
     return number;
 }
@@ -81,6 +83,7 @@ void slab_give(struct slab *slab, uint32_t number)
     memcpy(slab_at(slab, number), &slab->free, sizeof slab->free);
     slab->free = number;
     slab->taken--;
+    slab->left++;
 }
 
 /* ---- Tables ---- */
@@ -102,10 +105,11 @@ int table_grow(struct table *table, struct memory *memory, uint32_t count, table
     struct table bigger = {.room = table->room ? table->room : 16, .neighbours = table->neighbours};
     uint64_t wanted = (uint64_t)table->count + count;
 
-    while (!table_fits(bigger.room, wanted)) {
+    while (wanted * 4 > (uint64_t)bigger.room * 3) {
         if (bigger.room > UINT32_MAX / 4) return -ENOMEM;
         bigger.room *= 2;
     }
+    bigger.count_max = bigger.room / 4 * 3;
     bigger.bits = (uint8_t)__builtin_ctz(bigger.room);
     bigger.slots = memory_resize(memory, NULL, 0, table_bytes(bigger.room));
     if (!bigger.slots) return -ENOMEM;

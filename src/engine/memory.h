@@ -39,21 +39,18 @@ struct slab {
     uint32_t chunk_room; /* of the array of chunks */
     uint32_t row_bytes;
     uint32_t taken;
-    uint32_t fresh; /* the lowest number that was never taken */
-    uint32_t free;  /* given back: the first 4 bytes of a row name the next one */
+    uint32_t left; /* so many more can be taken */
+    uint32_t last; /* the highest number that ever was taken */
+    uint32_t free; /* given back: the first 4 bytes of a row name the next one */
 };
 
 void slab_init(struct slab *slab, size_t row_bytes);
 void slab_deinit(struct slab *slab, struct memory *memory);
-static inline uint64_t slab_room(const struct slab *slab)
-{
-    return (uint64_t)slab->chunk_count << slab_shift(slab->row_bytes);
-}
 /* 0 or -ENOMEM: the next `count` rows are there. */
 int slab_grow(struct slab *slab, struct memory *memory, uint32_t count);
 static inline int slab_ensure(struct slab *slab, struct memory *memory, uint32_t count)
 {
-    if (slab_room(slab) >= (uint64_t)slab->taken + count + 1) return 0;
+    if (slab->left >= count) return 0;
     return slab_grow(slab, memory, count);
 }
 /* A zeroed row; slab_ensure() came before. */
@@ -64,7 +61,7 @@ void slab_give(struct slab *slab, uint32_t number);
 static inline __attribute__((always_inline)) void *slab_row(const struct slab *slab,
                                                             uint32_t number, size_t row_bytes)
 {
-    assert(number - 1 < slab->fresh - 1); /* not 0 */
+    assert(number - 1 < slab->last); /* not 0 */
     return slab->chunks[number >> slab_shift(row_bytes)] +
            (number & ((1u << slab_shift(row_bytes)) - 1)) * row_bytes;
 }
@@ -82,6 +79,7 @@ struct table {
     uint32_t *slots; /* numbers; behind them, in the same block, a byte for each: how far it is */
     uint32_t room;   /* a power of two, or 0 */
     uint32_t count;
+    uint32_t count_max; /* that the room is for: fuller tables take long ways */
     uint8_t bits;       /* of the room */
     uint8_t neighbours; /* bits: see hash_in_order; set before anything is in it */
 };
@@ -102,15 +100,10 @@ void table_deinit(struct table *table, struct memory *memory);
 /* 0 or -ENOMEM: the next `count` insertions have room. */
 int table_grow(struct table *table, struct memory *memory, uint32_t count, table_hash_fn hash,
                const void *arg);
-/* Fuller tables take long ways. */
-static inline bool table_fits(uint32_t room, uint64_t count)
-{
-    return count * 4 <= (uint64_t)room * 3;
-}
 static inline int table_ensure(struct table *table, struct memory *memory, uint32_t count,
                                table_hash_fn hash, const void *arg)
 {
-    if (table_fits(table->room, (uint64_t)table->count + count)) return 0;
+    if (table->count + (uint64_t)count <= table->count_max) return 0;
     return table_grow(table, memory, count, hash, arg);
 }
 void table_insert(struct table *table, uint64_t hash, uint32_t number);

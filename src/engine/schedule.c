@@ -415,7 +415,7 @@ int schedule_fire(struct engine *engine, uint32_t number)
 
 int schedules_look_again(struct engine *engine)
 {
-    while (engine->zones_at + 1 < engine->atoms[ATOM_SCHEDULE].fresh) {
+    while (engine->zones_at < engine->atoms[ATOM_SCHEDULE].last) {
         uint32_t number = engine->zones_at + 1;
         const struct schedule *schedule = schedule_at(engine, number);
         int64_t next_ms = 0;

@@ -51,7 +51,7 @@ static bool names_step(struct engine *engine, struct writer *writer,
         r = bulk_write_next(engine, writer, cursor->after);
         if (r > 0) cursor->after = (uint64_t)r;
         if (r == 0) cursor->part++;
-    } else if (cursor->after + 1 < engine->atoms[name_parts[cursor->part]].fresh) {
+    } else if (cursor->after < engine->atoms[name_parts[cursor->part]].last) {
         r = write_atom(engine, writer, name_parts[cursor->part], (uint32_t)++cursor->after);
     } else {
         *cursor = (struct engine_names_cursor){.part = cursor->part + 1};
@@ -124,7 +124,7 @@ int engine_snapshot(struct engine *engine, struct engine_cursor *cursor, size_t 
     int r = slice_begin(engine);
 
     if (r == 0) r = write_names(engine, slice, &at.names, bytes_max);
-    while (r == 0 && !names_left(&at.names) && at.after + 1 < engine->jobs.fresh &&
+    while (r == 0 && !names_left(&at.names) && at.after < engine->jobs.last &&
            slice->count - RECORD_HEAD_BYTES_MAX <= bytes_max) {
         const struct job *job = job_at(engine, ++at.after);
         if (job->state != ENGINE_NO_JOB) r = write_job(engine, slice, job);
@@ -132,7 +132,7 @@ int engine_snapshot(struct engine *engine, struct engine_cursor *cursor, size_t 
     r = slice_end(engine, r, ret_bytes, ret_count);
     if (r < 0) return r;
     *cursor = at;
-    return names_left(&at.names) || at.after + 1 < engine->jobs.fresh;
+    return names_left(&at.names) || at.after < engine->jobs.last;
 }
 
 /* ---- The whole state ---- */
@@ -173,7 +173,7 @@ int engine_rows(struct engine *engine, engine_row_fn row, void *arg)
     r = writer_reserve(engine, &engine->slice, 0);
     if (r == 0) r = write_names(engine, &engine->slice, &names, SIZE_MAX);
     if (r == 0) r = give_rows(engine, &rows);
-    for (uint32_t at = 1; r == 0 && at < engine->jobs.fresh; at++) {
+    for (uint32_t at = 1; r == 0 && at <= engine->jobs.last; at++) {
         const struct job *job = job_at(engine, at);
         if (job->state == ENGINE_NO_JOB) continue;
         r = write_job(engine, &engine->slice, job);

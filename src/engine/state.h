@@ -443,12 +443,32 @@ uint32_t atom_find(const struct engine *engine, enum atom_type type, uint32_t sc
 /* With one reference more; 0: no memory. */
 uint32_t atom_get(struct engine *engine, enum atom_type type, uint32_t scope, uint32_t number,
                   struct engine_slice text);
-void atom_ref(struct engine *engine, enum atom_type type, uint32_t atom);
-void atom_unref(struct engine *engine, enum atom_type type, uint32_t atom);
 void atoms_deinit(struct engine *engine);
-static inline struct atom *atom_at(const struct engine *engine, enum atom_type type, uint32_t atom)
+/* Mostly it is known how large the row is: see slab_row(). */
+static inline __attribute__((always_inline)) struct atom *atom_at(const struct engine *engine,
+                                                                  enum atom_type type,
+                                                                  uint32_t atom)
 {
+    if (__builtin_constant_p(type) && type == ATOM_QUEUE) return &queue_at(engine, atom)->atom;
+    if (__builtin_constant_p(type) && type == ATOM_STAGE) return &stage_at(engine, atom)->atom;
+    if (__builtin_constant_p(type) && type == ATOM_KEY) return &key_at(engine, atom)->atom;
+    if (__builtin_constant_p(type) && type == ATOM_CHAIN) return &chain_at(engine, atom)->atom;
+    if (__builtin_constant_p(type) && type == ATOM_POLICY) return &policy_at(engine, atom)->atom;
     return slab_at(&engine->atoms[type], atom);
+}
+static inline __attribute__((always_inline)) void atom_ref(struct engine *engine,
+                                                           enum atom_type type, uint32_t atom)
+{
+    atom_at(engine, type, atom)->refs++;
+}
+void atom_drop(struct engine *engine, enum atom_type type, uint32_t atom);
+static inline __attribute__((always_inline)) void atom_unref(struct engine *engine,
+                                                             enum atom_type type, uint32_t number)
+{
+    struct atom *atom = atom_at(engine, type, number);
+
+    assert(atom->refs > 0);
+    if (--atom->refs == 0) atom_drop(engine, type, number);
 }
 static inline struct engine_slice atom_text(const struct atom *atom)
 {
