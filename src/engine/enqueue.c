@@ -111,18 +111,20 @@ int check_spec(struct engine *engine, const struct engine_job_spec *spec)
 
 /* Who came first with one of the keys, in its window; 0: nobody. */
 static uint32_t find_duplicate(const struct engine *engine, uint32_t queue,
-                               const struct engine_job_spec *spec)
+                               const struct engine_job_spec *spec, struct hold_looked *looked)
 {
     uint32_t number;
 
     if (spec->idempotency_key.count > 0 &&
-        (number = hold_find(engine, HOLD_IDEMPOTENCY, queue, spec->idempotency_key)) != 0) {
+        (number = hold_look(engine, HOLD_IDEMPOTENCY, queue, spec->idempotency_key,
+                            &looked[HOLD_IDEMPOTENCY])) != 0) {
         const struct job *job = job_at(engine, number);
         const struct policy_text *says = &policy_at(engine, job->policy)->says;
         if (engine->now_ms < job->created_ms + says->idempotency_ms) return number;
     }
     if (spec->unique_key.count > 0 &&
-        (number = hold_find(engine, HOLD_UNIQUE, queue, spec->unique_key)) != 0 &&
+        (number = hold_look(engine, HOLD_UNIQUE, queue, spec->unique_key, &looked[HOLD_UNIQUE])) !=
+            0 &&
         unique_held(engine, job_at(engine, number)))
         return number;
     return 0;
@@ -243,6 +245,7 @@ struct probe {
     struct job job;
     uint32_t queue;
     uint32_t chain;
+    struct hold_looked looked[HOLDS];
     union {
         uint32_t room[sizeof(struct extra) / sizeof(uint32_t) + ENGINE_LIMIT_KEYS_MAX];
         struct extra extra;
@@ -285,6 +288,7 @@ static void probe_names(const struct probe *probe, struct job_names *names)
     names->stage = probe->job.stage;
     names->fair = probe->job.fair;
     names->chain = probe->chain;
+    memcpy(names->looked, probe->looked, sizeof names->looked);
     for (uint32_t i = 0; i < probe->extra.limit_count; i++) {
         names->limits[i] = probe->extra.words[i];
     }
@@ -375,7 +379,7 @@ int engine_enqueue(struct engine *engine, int64_t now_ms, const struct engine_jo
     queue = spec->unique_key.count || spec->idempotency_key.count
                 ? atom_find(engine, ATOM_QUEUE, 0, 0, spec->queue)
                 : 0;
-    duplicate = queue ? find_duplicate(engine, queue, spec) : 0;
+    duplicate = queue ? find_duplicate(engine, queue, spec, probe.looked) : 0;
     if (duplicate) {
         *ret_enqueued = (struct engine_enqueued){job_at(engine, duplicate)->id, true};
         return 0;

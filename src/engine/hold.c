@@ -66,6 +66,17 @@ uint32_t hold_find(const struct engine *engine, enum hold which, uint32_t queue,
     return find(engine, which, queue, key, hash_of(engine, queue, key));
 }
 
+uint32_t hold_look(const struct engine *engine, enum hold which, uint32_t queue,
+                   struct engine_slice key, struct hold_looked *ret_looked)
+{
+    uint32_t holder;
+
+    ret_looked->hash = hash_of(engine, queue, key);
+    holder = find(engine, which, queue, key, ret_looked->hash);
+    ret_looked->free = !holder;
+    return holder;
+}
+
 static void foresee(const struct engine *engine, enum hold which, uint32_t queue,
                     struct engine_slice key)
 {
@@ -127,12 +138,20 @@ void hold_update(struct engine *engine, uint32_t job)
     update(engine, job, HOLD_IDEMPOTENCY);
 }
 
+/* Who decides has looked already, and nobody has come since. */
 void hold_join(struct engine *engine, uint32_t job)
 {
-    for (int which = HOLD_UNIQUE; which <= HOLD_IDEMPOTENCY; which++) {
-        if (key_of(job_at(engine, job), which).count > 0) engine->keyed[which]++;
+    const struct job_names *found = engine->found;
+
+    if (!job_at(engine, job)->extra) return;
+    for (enum hold which = HOLD_UNIQUE; which <= HOLD_IDEMPOTENCY; which++) {
+        if (key_of(job_at(engine, job), which).count == 0) continue;
+        engine->keyed[which]++;
+        if (found && found->looked[which].free)
+            table_insert(&engine->holders[which], found->looked[which].hash, job);
+        else
+            update(engine, job, which);
     }
-    hold_update(engine, job);
 }
 
 void hold_leave(struct engine *engine, uint32_t number)

@@ -203,6 +203,16 @@ struct recount {
     int64_t live_bytes;
 };
 
+/* The lane has not forgotten who came last. */
+static bool is_behind_last(const struct engine *engine, const struct job *job)
+{
+    uint32_t number = lane_at(engine, job->lane)->last;
+    const struct job *last = number ? job_at(engine, number) : NULL;
+
+    if (!last || last->lane != job->lane) return true;
+    return job->mark != last->mark ? job->mark > last->mark : job->id > last->id;
+}
+
 static const char *check_job(const struct engine *engine, uint32_t number, struct recount *counts)
 {
     const struct job *job = job_at(engine, number);
@@ -219,6 +229,7 @@ static const char *check_job(const struct engine *engine, uint32_t number, struc
     if ((job->lane != 0) != (job->state == ENGINE_READY || job->state == ENGINE_BLOCKED)) {
         return "a job is in a lane and should not be, or the other way round";
     }
+    if (job->lane && is_behind_last(engine, job)) return "the last job of a lane is another";
     if (chain && chain->active > 1) return "two jobs with one order key are at work";
     if (chain && chain->active == 0 && chain->held) return "nobody goes on with an order key";
     if (key.count > 0 && hold_by_state(engine, HOLD_UNIQUE, job) && unique_held(engine, job) &&

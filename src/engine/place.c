@@ -313,6 +313,25 @@ static void gate_put(struct engine *engine, uint32_t number)
 
 /* ---- Jobs ---- */
 
+/* Nearly all come behind the last one. */
+static void lane_add_job(struct engine *engine, struct lane *lane, uint32_t number)
+{
+    uint32_t last = lane->last;
+
+    if (last && came_before(engine, number, last)) {
+        tree_add(&lane->jobs, number, place_links, came_before, engine);
+        return;
+    }
+    tree_append(&lane->jobs, last, number, place_links, engine);
+    lane->last = number;
+}
+
+static void lane_remove_job(struct engine *engine, struct lane *lane, uint32_t number)
+{
+    tree_remove(&lane->jobs, number, place_links, came_before, engine);
+    if (lane->last == number) lane->last = tree_last(lane->jobs, place_links, engine);
+}
+
 int place_reserve(struct engine *engine, uint32_t jobs)
 {
     struct memory *memory = &engine->memory;
@@ -350,14 +369,14 @@ void place_link(struct engine *engine, uint32_t number, const struct op_turn *tu
         group = group_get(engine, 0, gate, job->fair, job->priority);
         job->lane = lane_get(engine, group, 0, gate, turn);
     }
-    tree_add(&lane_at(engine, job->lane)->jobs, number, place_links, came_before, engine);
+    lane_add_job(engine, lane_at(engine, job->lane), number);
 }
 
 void place_unlink(struct engine *engine, uint32_t number)
 {
     struct job *job = job_at(engine, number);
 
-    tree_remove(&lane_at(engine, job->lane)->jobs, number, place_links, came_before, engine);
+    lane_remove_job(engine, lane_at(engine, job->lane), number);
     if (!lane_at(engine, job->lane)->jobs) lane_drop(engine, job->lane);
     job->lane = 0;
     if (job->state == ENGINE_READY) {

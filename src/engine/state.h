@@ -149,6 +149,7 @@ struct lane {
     struct tree_links links; /* among the lanes of the stage or gate: by priority, then turn */
     uint32_t parent;
     uint32_t jobs; /* tree by mark */
+    uint32_t last; /* of them */
 };
 
 /* Who takes turns: a fairness key at one priority of a queue, or of a gate. */
@@ -219,11 +220,19 @@ struct job {
 };
 _Static_assert(sizeof(struct job) <= 112, "the index costs at most 160 bytes a job");
 
+/* A look for who stands for a key. */
+enum hold { HOLD_UNIQUE, HOLD_IDEMPOTENCY, HOLDS };
+struct hold_looked {
+    uint64_t hash;
+    bool free; /* nobody */
+};
+
 /* The names that a job refers to, as numbers. */
 struct job_names {
     uint32_t stage, policy, fair, chain;
     uint32_t limits[ENGINE_LIMIT_KEYS_MAX];
     struct extra *extra;
+    struct hold_looked looked[HOLDS]; /* zeroed: nobody has */
 };
 
 struct failure {
@@ -523,7 +532,6 @@ uint32_t gate_find(const struct engine *engine, uint32_t key, uint32_t stage);
 
 /* ---- hold.c: unique and idempotency keys ---- */
 
-enum hold { HOLD_UNIQUE, HOLD_IDEMPOTENCY };
 /* Room for one more job with such keys. */
 int hold_reserve(struct engine *engine);
 void hold_join(struct engine *engine, uint32_t job);
@@ -533,6 +541,9 @@ void hold_update(struct engine *engine, uint32_t job);
 /* Who stands for a key of a queue; 0: nobody. */
 uint32_t hold_find(const struct engine *engine, enum hold which, uint32_t queue,
                    struct engine_slice key);
+/* The same for a job that is about to take it. */
+uint32_t hold_look(const struct engine *engine, enum hold which, uint32_t queue,
+                   struct engine_slice key, struct hold_looked *ret_looked);
 /* Somebody looks for the job's keys soon. */
 void hold_foresee(const struct engine *engine, const struct job *job);
 /* Whether the job, by its state, keeps others with its key out. */

@@ -69,6 +69,34 @@ TREE_INLINE void tree_add(uint32_t *root, uint32_t row, tree_links_fn links, tre
     *high = 0;
 }
 
+/* For who knows that the row comes behind the last one, and which that is (0: there is none): the
+ * same tree as by tree_add(), but nothing is compared. Half of all rows are below the last one; for
+ * the others as many rows are passed as the right edge has. */
+TREE_INLINE void tree_append(uint32_t *root, uint32_t last, uint32_t row, tree_links_fn links,
+                             const void *arg)
+{
+    uint32_t rank = tree_rank(row);
+    struct tree_links *mine = links(arg, row);
+    uint32_t *at = root;
+
+    if (last && tree_rank(last) >= rank) {
+        at = &links(arg, last)->right;
+        assert(!*at);
+    }
+    while (*at && tree_rank(*at) >= rank) at = &links(arg, *at)->right;
+    mine->left = *at;
+    mine->right = 0;
+    *at = row;
+}
+
+TREE_INLINE uint32_t tree_last(uint32_t root, tree_links_fn links, const void *arg)
+{
+    uint32_t right;
+    if (!root) return 0;
+    while ((right = links(arg, root)->right) != 0) root = right;
+    return root;
+}
+
 TREE_INLINE void tree_remove(uint32_t *root, uint32_t row, tree_links_fn links, tree_less_fn less,
                              const void *arg)
 {

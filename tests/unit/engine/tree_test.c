@@ -117,3 +117,26 @@ TEST(who_comes_last_and_leaves_first_costs_the_same_in_a_large_tree)
     check_ends(&ends);
     while (ends.last) take_out(&ends, ends.last);
 }
+
+TEST(a_row_that_is_appended_is_where_it_would_have_been_added)
+{
+    uint32_t root = 0, last = 0;
+
+    for (uint32_t row = 1; row <= ROWS; row++) {
+        rows[row].key = row;
+        tree_add(&root, row, links_of, comes_before, NULL);
+    }
+    for (uint32_t row = 1; row <= ROWS; row++) {
+        rows[row].parent = rows[row].links.left;
+        rows[row].key = rows[row].links.right;
+    }
+    CHECK_INT(tree_last(root, links_of, NULL), ==, ROWS);
+    last = root;
+    root = 0;
+    for (uint32_t row = 1; row <= ROWS; row++) { tree_append(&root, row - 1, row, links_of, NULL); }
+    CHECK_INT(root, ==, last);
+    for (uint32_t row = 1; row <= ROWS; row++) {
+        CHECK_INT(rows[row].links.left, ==, rows[row].parent);
+        CHECK_INT(rows[row].links.right, ==, rows[row].key);
+    }
+}
