@@ -99,6 +99,29 @@ void table_deinit(struct table *table, struct memory *memory)
     *table = (struct table){.neighbours = table->neighbours};
 }
 
+/* Each number is in a row of its own, and goes to a place of its own: several waits for memory go on
+ * at the same time if all hashes are asked for before the first number is put. */
+static void table_move(const struct table *from, struct table *to, table_hash_fn hash,
+                       const void *arg)
+{
+    enum { AT_ONCE = 32 };
+    uint64_t hashes[AT_ONCE];
+    uint32_t numbers[AT_ONCE];
+    uint32_t at = 0;
+
+    while (at < from->room) {
+        uint32_t count = 0;
+
+        for (; at < from->room && count < AT_ONCE; at++) {
+            if (!from->slots[at]) continue;
+            numbers[count] = from->slots[at];
+            hashes[count] = hash(arg, numbers[count]);
+            table_foresee(to, hashes[count++]);
+        }
+        for (uint32_t i = 0; i < count; i++) table_insert(to, hashes[i], numbers[i]);
+    }
+}
+
 int table_grow(struct table *table, struct memory *memory, uint32_t count, table_hash_fn hash,
                const void *arg)
 {
@@ -114,9 +137,7 @@ int table_grow(struct table *table, struct memory *memory, uint32_t count, table
     bigger.slots = memory_resize(memory, NULL, 0, table_bytes(bigger.room));
     if (!bigger.slots) return -ENOMEM;
     memset(bigger.slots, 0, table_bytes(bigger.room));
-    for (uint32_t i = 0; i < table->room; i++) {
-        if (table->slots[i]) table_insert(&bigger, hash(arg, table->slots[i]), table->slots[i]);
-    }
+    table_move(table, &bigger, hash, arg);
     table_deinit(table, memory);
     *table = bigger;
     return 0;
