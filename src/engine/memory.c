@@ -99,8 +99,8 @@ void table_deinit(struct table *table, struct memory *memory)
     *table = (struct table){.neighbours = table->neighbours};
 }
 
-/* Each number is in a row of its own, and goes to a place of its own: several waits for memory go on
- * at the same time if all hashes are asked for before the first number is put. */
+/* Each number is in a row of its own, and goes to a place of its own: several waits for memory go
+ * on at the same time if all hashes are asked for before the first number is put. */
 static void table_move(const struct table *from, struct table *to, table_hash_fn hash,
                        const void *arg)
 {
