@@ -11,28 +11,33 @@
 
 /* ---- What the program says, in the engine's words ---- */
 
-static int check_name(const char *what, const char *text)
+/* Each text is gone through once. */
+static int name_of(const char *what, const char *text, struct engine_slice *ret_name)
 {
-    size_t bytes = text ? strlen(text) : 0;
-
-    if (bytes <= WEIR_JOB_NAME_BYTES_MAX) return 0;
-    return refuse("job: %s has %zu bytes, at most %d", what, bytes, WEIR_JOB_NAME_BYTES_MAX);
+    *ret_name = slice_of(text);
+    if (ret_name->count <= WEIR_JOB_NAME_BYTES_MAX) return 0;
+    return refuse("job: %s has %zu bytes, at most %d", what, ret_name->count,
+                  WEIR_JOB_NAME_BYTES_MAX);
 }
 
-static int check_names(const weir_job_spec *spec)
+/* What is left out of a list takes no place. */
+static int convert_names(const weir_job_spec *from, struct engine_job_spec *to)
 {
-    int r = check_name("queue", spec->queue);
+    int r = name_of("queue", from->queue, &to->queue);
 
-    if (r == 0) r = check_name("kind", spec->kind);
-    if (r == 0) r = check_name("unique_key", spec->unique_key);
-    if (r == 0) r = check_name("idempotency_key", spec->idempotency_key);
-    if (r == 0) r = check_name("fairness_key", spec->fairness_key);
-    if (r == 0) r = check_name("order_key", spec->order_key);
-    if (r == 0) r = check_name("tags", spec->tags);
+    if (r == 0) r = name_of("kind", from->kind, &to->kind);
+    if (r == 0) r = name_of("unique_key", from->unique_key, &to->unique_key);
+    if (r == 0) r = name_of("idempotency_key", from->idempotency_key, &to->idempotency_key);
+    if (r == 0) r = name_of("fairness_key", from->fairness_key, &to->fairness_key);
+    if (r == 0) r = name_of("order_key", from->order_key, &to->order_key);
+    if (r == 0) r = name_of("tags", from->tags, &to->tags);
     for (int i = 0; r == 0 && i < WEIR_JOB_LIMIT_KEYS_MAX; i++)
-        r = check_name("a limit key", spec->limit_keys[i]);
+        if (from->limit_keys[i])
+            r = name_of("a limit key", from->limit_keys[i], &to->limit_keys[to->limit_key_count++]);
     for (int i = 0; r == 0 && i < WEIR_JOB_NEVER_MAX; i++)
-        r = check_name("a class of errors", spec->retry.never[i]);
+        if (from->retry.never[i])
+            r = name_of("a class of errors", from->retry.never[i],
+                        &to->retry.never[to->retry.never_count++]);
     return r;
 }
 
@@ -61,19 +66,7 @@ static int check_spec(const struct store *store, const weir_job_spec *spec)
         return refuse("job '%s' for queue '%s': payload is NULL", spec->kind, spec->queue);
     if (spec->durability > WEIR_SYNCED)
         return refuse("job '%s' for queue '%s': durability is none", spec->kind, spec->queue);
-    return check_names(spec);
-}
-
-static void convert_retry(const weir_job_retry *from, struct engine_retry *to)
-{
-    *to = (struct engine_retry){
-        .attempts_max = from->attempts_max,
-        .backoff_ms = from->backoff_ms,
-        .backoff_ms_max = from->backoff_ms_max,
-        .jitter = !from->no_jitter && from->backoff_ms > 0,
-    };
-    for (int i = 0; i < WEIR_JOB_NEVER_MAX; i++)
-        if (from->never[i]) to->never[to->never_count++] = slice_of(from->never[i]);
+    return 0;
 }
 
 /* By itself: a context is larger than all the rest, and most programs have none. */
@@ -99,32 +92,25 @@ int job_spec_convert(struct store *store, const weir_job_spec *spec, char trace[
 
     if (r < 0) return r;
     *ret_spec = (struct engine_job_spec){
-        .queue = slice_of(spec->queue),
-        .kind = slice_of(spec->kind),
         .version = spec->version,
         .payload = {spec->payload, spec->payload_bytes},
         .trace = job_trace(spec, trace),
-        .tags = slice_of(spec->tags),
         .priority = spec->priority,
         .run_at_ms = spec->run_at_ms,
         .expires_ms = spec->expires_ms,
         .timeout_ms = spec->timeout_ms,
         .idempotent = spec->idempotent == WEIR_YES,
-        .unique_key = slice_of(spec->unique_key),
+        .retry = {.attempts_max = spec->retry.attempts_max,
+                  .backoff_ms = spec->retry.backoff_ms,
+                  .backoff_ms_max = spec->retry.backoff_ms_max,
+                  .jitter = !spec->retry.no_jitter && spec->retry.backoff_ms > 0},
         .unique_ms = spec->unique_ms,
         .unique_states = spec->unique_states,
-        .idempotency_key = slice_of(spec->idempotency_key),
         .idempotency_ms = spec->idempotency_ms,
-        .fairness_key = slice_of(spec->fairness_key),
-        .order_key = slice_of(spec->order_key),
         .batch = spec->batch,
         .gathers = (enum engine_gathers)spec->gathers,
     };
-    convert_retry(&spec->retry, &ret_spec->retry);
-    for (int i = 0; i < WEIR_JOB_LIMIT_KEYS_MAX; i++)
-        if (spec->limit_keys[i])
-            ret_spec->limit_keys[ret_spec->limit_key_count++] = slice_of(spec->limit_keys[i]);
-    return 0;
+    return convert_names(spec, ret_spec);
 }
 
 size_t job_spec_bytes(const weir_job_spec *spec)
@@ -227,6 +213,8 @@ int weir_job_enqueue_sized(weir_store *handle, size_t spec_bytes, const weir_job
 {
     weir_job_spec spec WEIR_UNINITIALIZED_;
 
+    if (given && spec_bytes == sizeof spec)
+        return job_enqueue_within(handle, given, 0, ret_enqueued);
     spec_copy(&spec, sizeof spec, given, spec_bytes);
     return job_enqueue_within(handle, &spec, 0, ret_enqueued);
 }
@@ -268,13 +256,17 @@ static int convert_all(struct store *store, size_t spec_bytes, const weir_job_sp
                        size_t count, struct many *many, struct store_intent *intent)
 {
     for (size_t i = 0; i < count; i++) {
-        weir_job_spec spec WEIR_UNINITIALIZED_;
+        weir_job_spec copy WEIR_UNINITIALIZED_;
+        const weir_job_spec *spec = &given[i];
         int r;
 
-        spec_copy(&spec, sizeof spec, (const char *)given + i * spec_bytes, spec_bytes);
-        r = job_spec_convert(store, &spec, many->traces[i], &many->jobs[i]);
+        if (spec_bytes != sizeof copy) {
+            spec_copy(&copy, sizeof copy, (const char *)given + i * spec_bytes, spec_bytes);
+            spec = &copy;
+        }
+        r = job_spec_convert(store, spec, many->traces[i], &many->jobs[i]);
         if (r < 0) return r;
-        if (spec.delay_ms > 0) many->jobs[i].run_at_ms = -spec.delay_ms; /* from now, see below */
+        if (spec->delay_ms > 0) many->jobs[i].run_at_ms = -spec->delay_ms; /* from now, see below */
         intent->bytes += job_one_of_many_bytes(&many->jobs[i]);
     }
     return 0;
