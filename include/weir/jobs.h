@@ -107,7 +107,7 @@ typedef struct weir_job_spec {
     const char *fairness_key;
     const char *order_key;
     const char *tags;  /* as they are */
-    const char *trace; /* W3C traceparent; default: that of the calling task, if it has one */
+    const char *trace; /* W3C traceparent, at most 63 bytes; default: the calling task's, if any */
     uint64_t batch;    /* the job that gathers it; 0: none */
     enum weir_gathers gathers;
     enum weir_durability durability; /* default: the store's */

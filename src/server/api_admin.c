@@ -149,20 +149,25 @@ int admin_connections(struct exchange *x)
 
 /* ---- Tasks and boundaries: into a file in memory, and from there ---- */
 
-enum { DUMP_BYTES_MAX = 8 << 20 };
+enum { DUMP_BYTES_MAX = 8 << 20, CUT_LINE_BYTES = 128 };
 
 /* Lines that are more than that are cut, and the last one says so; what would not be whole then is
  * refused. */
 static int answer_file(struct exchange *x, int fd, const char *type, bool is_lines)
 {
     off_t whole = lseek(fd, 0, SEEK_END);
-    off_t bytes = whole > DUMP_BYTES_MAX ? DUMP_BYTES_MAX : whole, at = 0;
+    off_t max = (off_t)x->out.bytes_max - CUT_LINE_BYTES;
+    off_t bytes, at = 0;
     struct buffer *out;
     char piece[4096];
 
+    if (max > DUMP_BYTES_MAX) max = DUMP_BYTES_MAX;
+    bytes = whole > max ? max : whole;
     if (bytes < whole && !is_lines)
-        return exchange_problem(x, PROBLEM_NO_ROOM, "it has %lld bytes, and at most %d are shown",
-                                (long long)whole, DUMP_BYTES_MAX);
+        return exchange_problem(x, PROBLEM_NOT_ACCEPTABLE,
+                                "in this form it has %lld bytes, more than the %lld of an answer; "
+                                "as text it is cut",
+                                (long long)whole, (long long)max);
     out = exchange_text(x, 200, type);
     while (at < bytes) {
         size_t room = (size_t)(bytes - at) < sizeof piece ? (size_t)(bytes - at) : sizeof piece;

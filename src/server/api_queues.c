@@ -204,9 +204,16 @@ static unsigned kept_when_changed(const struct in_queue *in)
     return kept_when_set(in) | (in->has_depth ? 0u : QUEUE_KEEPS_DEPTH) |
            (in->has_overflow ? 0u : QUEUE_KEEPS_OVERFLOW) |
            (in->has_concurrency ? 0u : QUEUE_KEEPS_CONCURRENCY) |
-           (in->rate.has_count || in->rate.has_period ? 0u : QUEUE_KEEPS_RATE) |
-           (in->rate.has_burst ? 0u : QUEUE_KEEPS_BURST) |
+           (in->rate.has_count ? 0u : QUEUE_KEEPS_RATE_COUNT) |
+           (in->rate.has_period ? 0u : QUEUE_KEEPS_RATE_PERIOD) |
+           (in->rate.has_burst ? 0u : QUEUE_KEEPS_RATE_BURST) |
            (in->has_latency ? 0u : QUEUE_KEEPS_LATENCY);
+}
+
+/* What does nothing is a mistake, and would make a queue that is not there. */
+static bool says_nothing(const struct in_queue *in)
+{
+    return kept_when_changed(in) == kept_when_changed(&(struct in_queue){0});
 }
 
 static int set_queue(struct exchange *x, const struct in_queue *in, unsigned kept)
@@ -222,6 +229,7 @@ static int set_queue(struct exchange *x, const struct in_queue *in, unsigned kep
     int r = api_durability_of(x, in->durability, &asked);
 
     if (r < 0) return r;
+    if (says_nothing(in)) return exchange_problem(x, PROBLEM_INVALID, "it says nothing to change");
     if (bytes_are(in->overflow, BYTES("wait")))
         spec.overflow = WEIR_WAIT;
     else if (bytes_are(in->overflow, BYTES("reject")))

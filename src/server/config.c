@@ -460,7 +460,7 @@ static void check_hosts(struct config *config)
              "server.hosts: say one to %d names, or * for any", CONFIG_HOSTS_MAX);
 }
 
-enum { ANSWER_BESIDES_BYTES = 64 * 1024 }; /* of a leased job, beside its payload */
+enum { ANSWER_BESIDES_BYTES = 512 * 1024 }; /* of a job beside its payload: all its errors */
 
 void config_check(struct config *config)
 {
@@ -496,7 +496,7 @@ void config_check(struct config *config)
         config_number(config, SETTING_STORE_PAYLOAD_BYTES) / 3 * 4 + ANSWER_BESIDES_BYTES)
         note(config, origin_of(config, SETTING_LIMITS_ANSWER_BYTES),
              "limits.answer_bytes: a job with a payload of store.payload_bytes has to fit in: say "
-             "at least 4/3 of that and 64K");
+             "at least 4/3 of that and 512K");
     if (config_text(config, SETTING_SERVER_DATA)[0] == '\0')
         note(config, origin_of(config, SETTING_SERVER_DATA), "server.data: say a folder");
 }

@@ -71,7 +71,7 @@ const struct setting_row setting_rows[SETTINGS] = {
         ROW("limits", "bodies_bytes", SIZE, "64M", .min = 8 << 20, .max = 1024 * GB,
             .help = "Bytes of all bodies at a time that do not stream, of those above 64K each."),
     [SETTING_LIMITS_ANSWER_BYTES] =
-        ROW("limits", "answer_bytes", SIZE, "16M", .min = 65536, .max = GB,
+        ROW("limits", "answer_bytes", SIZE, "16M", .min = 512 << 10, .max = GB,
             .help = "Bytes of an answer that does not stream."),
     [SETTING_LIMITS_HEAD_TIMEOUT] =
         ROW("limits", "head_timeout", DURATION, "10s", .min = 10, .max = 600000,

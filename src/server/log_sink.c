@@ -3,10 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,11 +30,29 @@ enum weir_log_level log_level_named(const char *name)
     return WEIR_LOG_UNSET;
 }
 
+/* A description of its own, by which no write waits: the flags of the one that it was given are
+ * those of other programs, too. What cannot be opened again is written as it is. */
+static int open_again(int fd, mode_t type)
+{
+    char path[32];
+
+    if (type != S_IFIFO && type != S_IFCHR) return -1;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
 void log_sink_init(struct log_sink *sink, int fd, enum weir_log_level level, bool json)
 {
-    sink->fd = fd;
+    struct stat about;
+    mode_t type = fstat(fd, &about) == 0 ? about.st_mode & S_IFMT : 0;
+
+    sink->own_fd = open_again(fd, type);
+    sink->fd = sink->own_fd >= 0 ? sink->own_fd : fd;
+    sink->is_socket = type == S_IFSOCK;
     atom_store(&sink->stuck, 0);
+    atom_store(&sink->torn, 0);
     atom_store(&sink->lost, 0);
+    atom_store(&sink->patient_ns, 0);
     log_sink_set(sink, level, json);
 }
 
@@ -140,26 +161,48 @@ size_t log_format(char line[LOG_LINE_BYTES], bool json, int64_t unix_ns, enum we
 
 /* ---- Writing ---- */
 
-/* Whether a line can be written without waiting for who reads it. An end that nobody will ever
- * read is ready, too: the write says so. */
+/* Whether there is room. An end that nobody will ever read is ready, too: the write says so. Who
+ * reads slowly makes room again and again: so nobody waits for it more than once in a while. */
 static bool wait_until_ready(struct log_sink *sink)
 {
+    const struct kernel *kernel = kernel_current();
     struct pollfd fd = {.fd = sink->fd, .events = POLLOUT};
-    bool ready = poll(&fd, 1, atom_load(&sink->stuck) ? 0 : LOG_WAIT_MS) > 0;
+    bool patient =
+        !atom_load(&sink->stuck) && kernel->now_ns(kernel) >= atom_load(&sink->patient_ns);
+    bool ready = poll(&fd, 1, 0) > 0;
 
+    if (!ready && patient) {
+        atom_store(&sink->patient_ns, kernel->now_ns(kernel) + LOG_PATIENT_AGAIN_NS);
+        (void)poll(&fd, 1, LOG_WAIT_MS); /* or until a signal */
+        ready = poll(&fd, 1, 0) > 0;
+    }
     if (atom_load(&sink->stuck) != !ready) atom_store(&sink->stuck, !ready);
     return ready;
 }
 
+static ssize_t put(const struct log_sink *sink, const char *bytes, size_t count)
+{
+    ssize_t n;
+
+    do
+        n = sink->is_socket ? send(sink->fd, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL)
+                            : write(sink->fd, bytes, count);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* A pipe takes a line whole or not at all; a terminal may take some of it: that one is lost, and
+ * the next one begins on a line of its own. */
 static bool write_line(struct log_sink *sink, const char *line, size_t bytes)
 {
     ssize_t n;
 
     static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe takes a line whole");
     if (!wait_until_ready(sink)) return false;
-    do n = write(sink->fd, line, bytes);
-    while (n < 0 && errno == EINTR);
-    return n >= 0 || errno != EAGAIN;
+    if (atom_load(&sink->torn) && put(sink, "\n", 1) == 1) atom_store(&sink->torn, 0);
+    n = put(sink, line, bytes);
+    if (n > 0 && (size_t)n < bytes) atom_store(&sink->torn, 1);
+    return n < 0 ? errno != EAGAIN : (size_t)n == bytes;
 }
 
 /* What could not be said before: one of the threads says it. */
@@ -181,14 +224,23 @@ void log_say_fields(struct log_sink *sink, enum weir_log_level level, const char
 {
     const struct kernel *kernel = kernel_current();
     bool json = atom_load(&sink->json) != 0;
-    int64_t unix_ns = kernel->wall_ns(kernel);
     char line[LOG_LINE_BYTES];
+    int64_t unix_ns;
     size_t bytes;
 
     if ((int)level > atom_load(&sink->level)) return;
+    unix_ns = kernel->wall_ns(kernel);
     bytes = log_format(line, json, unix_ns, level, message, fields, count);
     if (atom_load(&sink->lost) > 0 && wait_until_ready(sink)) say_lost(sink, unix_ns, json);
     if (!write_line(sink, line, bytes)) (void)atom_add(&sink->lost, 1);
+}
+
+void log_sink_deinit(struct log_sink *sink)
+{
+    const struct kernel *kernel = kernel_current();
+
+    say_lost(sink, kernel->wall_ns(kernel), atom_load(&sink->json) != 0);
+    if (sink->own_fd >= 0) (void)close(sink->own_fd);
 }
 
 void log_sink_record(void *keep_sink, const weir_log_record *record)

@@ -7,9 +7,10 @@
  * nobody who chooses a name can forge a line. A line has at most LOG_LINE_BYTES; what does not fit
  * is left out, whole fields at a time.
  *
- * Who does not read it holds nobody up for long: a line waits LOG_WAIT_MS for room, those after it
- * not at all until there is room again. Lines that find none are lost, and counted: the next one
- * that is written comes after a line that says how many.
+ * Who does not read it, or slowly, holds nobody up for long: a line waits LOG_WAIT_MS for room,
+ * those after it not at all, until LOG_PATIENT_AGAIN_NS later and there is room again. Lines that
+ * find none are lost, and counted: the next one that is written comes after a line that says how
+ * many.
  *
  * Invariants: one write for each line, of no more than PIPE_BUF, so that lines of several threads
  * are whole and a pipe that is ready takes them at once.
@@ -23,12 +24,17 @@
 #include "base/atomic.h"
 
 enum { LOG_LINE_BYTES = 4096, LOG_WAIT_MS = 100 };
+#define LOG_PATIENT_AGAIN_NS INT64_C(5000000000)
 
 struct log_sink {
     int fd;
-    ATOM(int) level; /* enum weir_log_level */
-    ATOM(int) json;  /* else logfmt */
-    ATOM(int) stuck; /* there was no room for the last line */
+    int own_fd; /* the same, or negative */
+    bool is_socket;
+    ATOM(int) level;          /* enum weir_log_level */
+    ATOM(int) json;           /* else logfmt */
+    ATOM(int) stuck;          /* there was no room for the last line */
+    ATOM(int) torn;           /* the last line was written in part */
+    ATOM(int64_t) patient_ns; /* until then nobody waits for room */
     ATOM(uint64_t) lost;
 };
 
@@ -41,6 +47,8 @@ struct log_field {
 #define LOG_INT(key_, number_) ((struct log_field){.key = (key_), .number = (int64_t)(number_)})
 
 void log_sink_init(struct log_sink *sink, int fd, enum weir_log_level level, bool json);
+/* Nobody says anything any more. */
+void log_sink_deinit(struct log_sink *sink);
 void log_sink_set(struct log_sink *sink, enum weir_log_level level, bool json);
 enum weir_log_level log_level_named(const char *name); /* "info"; WEIR_LOG_UNSET: none */
 

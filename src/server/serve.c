@@ -225,6 +225,7 @@ enum serve_end serve(const struct serve_spec *spec)
     notify_say(&serve->notify, "STATUS=ended");
     notify_close(&serve->notify);
     otlp_deinit(&serve->otlp);
+    log_sink_deinit(&serve->sink);
     mem_free(serve);
     return end;
 }

@@ -22,9 +22,10 @@ enum {
     QUEUE_KEEPS_DEPTH = 1 << 2,
     QUEUE_KEEPS_OVERFLOW = 1 << 3,
     QUEUE_KEEPS_CONCURRENCY = 1 << 4,
-    QUEUE_KEEPS_RATE = 1 << 5, /* but for its burst */
-    QUEUE_KEEPS_BURST = 1 << 6,
-    QUEUE_KEEPS_LATENCY = 1 << 7,
+    QUEUE_KEEPS_RATE_COUNT = 1 << 5,
+    QUEUE_KEEPS_RATE_PERIOD = 1 << 6,
+    QUEUE_KEEPS_RATE_BURST = 1 << 7,
+    QUEUE_KEEPS_LATENCY = 1 << 8,
 };
 WEIR_MUST_USE WEIR_NO_PARK_EXCLUDED int queue_set_keeping(weir_store *store,
                                                           const weir_queue_spec *spec,

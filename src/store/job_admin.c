@@ -56,11 +56,9 @@ static void keep_queue(struct engine_queue_spec *queue, const struct engine_queu
     if (kept & QUEUE_KEEPS_DEPTH) queue->depth_max = before->depth_max;
     if (kept & QUEUE_KEEPS_OVERFLOW) queue->overflow = before->overflow;
     if (kept & QUEUE_KEEPS_CONCURRENCY) queue->concurrency = before->concurrency;
-    if (kept & QUEUE_KEEPS_RATE) {
-        queue->rate.count = before->rate.count;
-        queue->rate.period_ms = before->rate.period_ms;
-    }
-    if (kept & QUEUE_KEEPS_BURST) queue->rate.burst = before->rate.burst;
+    if (kept & QUEUE_KEEPS_RATE_COUNT) queue->rate.count = before->rate.count;
+    if (kept & QUEUE_KEEPS_RATE_PERIOD) queue->rate.period_ms = before->rate.period_ms;
+    if (kept & QUEUE_KEEPS_RATE_BURST) queue->rate.burst = before->rate.burst;
     if (kept & QUEUE_KEEPS_LATENCY) queue->latency_target_ms = before->latency_target_ms;
 }
 
@@ -90,6 +88,9 @@ int queue_set_keeping(weir_store *handle, const weir_queue_spec *spec, unsigned 
             .overflow =
                 engine_queue_waits(store->engine, queue.name) ? ENGINE_WAIT : ENGINE_REJECT};
     keep_queue(&queue, &info.spec, kept);
+    if (kept & QUEUE_KEEPS_RATE_COUNT && queue.rate.count == 0 && spec->rate.burst > 0)
+        return store_leave(store, WEIR_DURABILITY_UNSET,
+                           refuse("queue '%s': a burst needs a rate", spec->name));
     return decided(store, engine_queue_set(store->engine, store_now_ms(store), &queue));
 }
 

@@ -66,6 +66,10 @@ static int check_spec(const struct store *store, const weir_job_spec *spec)
         return refuse("job '%s' for queue '%s': payload is NULL", spec->kind, spec->queue);
     if (spec->durability > WEIR_SYNCED)
         return refuse("job '%s' for queue '%s': durability is none", spec->kind, spec->queue);
+    /* Rows do not say how long it is, so it has to be within what each counts for: see live.c. */
+    if (spec->trace && strlen(spec->trace) >= JOB_TRACE_BYTES)
+        return refuse("job '%s' for queue '%s': trace has %zu bytes, at most %d", spec->kind,
+                      spec->queue, strlen(spec->trace), JOB_TRACE_BYTES - 1);
     return 0;
 }
 

@@ -58,6 +58,15 @@ API_TEST(of_a_queue_some_is_changed_and_the_rest_stays)
                       "\"rate\":{\"count\":5,\"period_ms\":1000,\"burst\":2}}"),
               ==, 200);
     CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"burst\":3}}"), ==, 200);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"period_ms\":2000}}"), ==, 200);
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/q", NULL), ==, 200);
+    CHECK_CONTAINS(api_body(stand), "\"rate\":{\"count\":5,\"period_ms\":2000,\"burst\":3}");
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"count\":6}}"), ==, 200);
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/q", NULL), ==, 200);
+    CHECK_CONTAINS(api_body(stand), "\"rate\":{\"count\":6,\"period_ms\":2000,\"burst\":3}");
+    CHECK_INT(
+        api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"count\":5,\"period_ms\":1000}}"), ==,
+        200);
     CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"concurrency\":0}"), ==, 200);
     CHECK_INT(api_ask(stand, "GET", "/v1/queues/q", NULL), ==, 200);
     CHECK_CONTAINS(api_body(stand), "\"depth_max\":7,\"overflow\":\"wait\",\"concurrency\":0");
@@ -68,6 +77,11 @@ API_TEST(of_a_queue_some_is_changed_and_the_rest_stays)
     CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"overflow\":\"drop\"}"), ==, 422);
     CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{\"rate\":{\"count\":5,\"period_ms\":0}}"),
               ==, 422);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/q", "{}"), ==, 422);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/none", "{\"durability\":\"synced\"}"), ==, 422);
+    CHECK_INT(api_ask(stand, "GET", "/v1/queues/none", NULL), ==, 404);
+    CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/none", "{\"rate\":{\"burst\":7}}"), ==, 422);
+    CHECK_CONTAINS(api_body(stand), "a burst needs a rate");
     /* It is made if there is none. */
     CHECK_INT(api_ask(stand, "PATCH", "/v1/queues/new", "{\"concurrency\":4}"), ==, 200);
     CHECK_INT(api_ask(stand, "GET", "/v1/queues/new", NULL), ==, 200);
@@ -197,6 +211,25 @@ API_TEST(the_process_shows_what_it_is_and_does)
     CHECK_INT(api_ask(stand, "GET", "/v1/admin/map?format=text", NULL), ==, 200);
     CHECK_INT(api_ask(stand, "GET", "/v1/admin/map?format=pdf", NULL), ==, 400);
     CHECK_INT(api_ask(stand, "GET", "/v1/tokens", NULL), ==, 501);
+}
+
+API_TEST(a_dump_that_is_too_long_for_an_answer_is_cut_and_says_so)
+{
+    enum { BYTES_MAX = 1500 };
+    size_t bytes;
+
+    stand->limits.answer_bytes_max = BYTES_MAX;
+    api_stand_reopen(stand);
+    CHECK_INT(api_ask(stand, "GET", "/v1/admin/tasks", NULL), ==, 200);
+    bytes = strlen(api_body(stand));
+    CHECK_INT(bytes, >, BYTES_MAX - 256);
+    CHECK_INT(bytes, <=, BYTES_MAX);
+    CHECK_STR(api_body(stand) + bytes - strlen("bytes are shown)\n"), "bytes are shown)\n");
+    /* A map in JSON would not be JSON any more. */
+    for (char name[] = "queue 0"; name[6] < '9'; name[6]++)
+        (void)api_enqueue(stand, name, "k", "1");
+    CHECK_INT(api_ask(stand, "GET", "/v1/admin/map", NULL), ==, 406);
+    CHECK_INT(api_ask(stand, "GET", "/v1/admin/map?format=text", NULL), ==, 200);
 }
 
 API_TEST(health_is_told_and_a_server_that_drains_is_not_ready)

@@ -184,7 +184,7 @@ TEST(an_answer_has_room_for_the_longest_payload)
 {
     struct config *config = config_new();
 
-    config_read_text(config, "f", BYTES("[limits]\nanswer_bytes=64K\n"));
+    config_read_text(config, "f", BYTES("[limits]\nanswer_bytes=512K\n"));
     config_check(config);
     CHECK(has_problem(config, "f:2", "has to fit in"));
     config_set(config, CONFIG_FLAG, "store.payload_bytes", BYTES("1"), "-");

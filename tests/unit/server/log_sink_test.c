@@ -1,5 +1,6 @@
 /* log_sink_test.c - lines of the log, in both formats. */
 #include <fcntl.h>
+#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +93,23 @@ TEST(a_log_that_nobody_reads_holds_nobody_up_and_says_what_is_missing)
     (void)snprintf(missing, sizeof missing, "lines=%zu\n", LINES - written);
     CHECK_CONTAINS(text, missing);
     CHECK_CONTAINS(text, "msg=after n=0\n");
+    log_sink_deinit(&sink);
     CHECK_INT(close(ends[0]), ==, 0);
     CHECK_INT(close(ends[1]), ==, 0);
     free(text);
+}
+
+/* It has room for less than a line before it has none. */
+TEST(a_terminal_that_nobody_reads_holds_nobody_up)
+{
+    struct log_sink sink;
+    int master, terminal;
+
+    CHECK_INT(openpty(&master, &terminal, NULL, NULL, NULL), ==, 0);
+    log_sink_init(&sink, terminal, WEIR_LOG_INFO, false);
+    for (int i = 0; i < 5000; i++) log_say(&sink, WEIR_LOG_INFO, "line", LOG_INT("n", i));
+    CHECK_INT(atom_load(&sink.lost), >, 0);
+    log_sink_deinit(&sink);
+    CHECK_INT(close(terminal), ==, 0);
+    CHECK_INT(close(master), ==, 0);
 }

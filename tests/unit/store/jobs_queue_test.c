@@ -26,6 +26,27 @@ JOBS_TEST(a_full_queue_rejects_and_counts_it)
     CHECK_INT(jobs_try(store, "q", (weir_job_spec){0}), ==, WEIR_EOVERLOAD);
 }
 
+/* What nobody has said of a queue is the store's, also when something else is said of it. */
+STORE_TEST(a_queue_that_is_changed_before_it_is_there_has_the_stores_bounds)
+{
+    const unsigned all = QUEUE_KEEPS_PAUSED | QUEUE_KEEPS_DRAINING | QUEUE_KEEPS_DEPTH |
+                         QUEUE_KEEPS_OVERFLOW | QUEUE_KEEPS_CONCURRENCY | QUEUE_KEEPS_RATE_COUNT |
+                         QUEUE_KEEPS_RATE_PERIOD | QUEUE_KEEPS_RATE_BURST | QUEUE_KEEPS_LATENCY;
+    weir_queue_figures figures;
+    weir_store *store;
+
+    stand->spec.queue_overflow = WEIR_WAIT;
+    stand->spec.queue_depth_max = 17;
+    store = store_stand_open(stand);
+    CHECK_OK(queue_set_keeping(store, &(weir_queue_spec){.name = "new", .concurrency = 3},
+                               all & ~(unsigned)QUEUE_KEEPS_CONCURRENCY));
+    CHECK_OK(weir_queue_get(store, "new", &figures));
+    CHECK_INT(figures.spec.overflow, ==, WEIR_WAIT);
+    CHECK_INT(figures.spec.depth_max, ==, 17);
+    CHECK_INT(figures.spec.concurrency, ==, 3);
+    CHECK_OK(weir_store_close(store));
+}
+
 struct producer {
     weir_store *store;
     int number;

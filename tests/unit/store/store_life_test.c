@@ -1,7 +1,10 @@
 /* store_life_test.c - a job's life through a store: enqueued, leased, settled, and there again. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "unit/store/store_test.h"
 
@@ -88,7 +91,36 @@ STORE_TEST(store_refuses_a_job_that_leaves_something_out)
     CHECK_INT(weir_job_enqueue(store, &spec, &enqueued), ==, -EMSGSIZE);
     spec = stand_job("", "x");
     CHECK_INT(weir_job_enqueue(store, &spec, &enqueued), ==, WEIR_EREFUSED);
+    spec = stand_job("mail", "x");
+    spec.trace = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01-and-more";
+    CHECK_INT(weir_job_enqueue(store, &spec, &enqueued), ==, WEIR_EREFUSED);
+    CHECK_CONTAINS(weir_why(), "trace has 64 bytes, at most 63");
     CHECK_OK(weir_store_close(store));
+}
+
+STORE_TEST(files_of_a_store_are_their_owners_alone)
+{
+    mode_t before = umask(0);
+    weir_store *store = store_stand_open(stand);
+    struct dirent *entry;
+    int files = 0;
+    DIR *folder;
+
+    (void)stand_enqueue(store, "mail", "one");
+    CHECK_OK(weir_store_close(store));
+    (void)umask(before);
+    folder = opendir(stand->path);
+    CHECK(folder != NULL);
+    while ((entry = readdir(folder))) {
+        struct stat about;
+
+        CHECK_INT(fstatat(dirfd(folder), entry->d_name, &about, AT_SYMLINK_NOFOLLOW), ==, 0);
+        if (!S_ISREG(about.st_mode)) continue;
+        CHECK_INT(about.st_mode & 077, ==, 0);
+        files++;
+    }
+    CHECK_INT(files, >=, 3);
+    CHECK_INT(closedir(folder), ==, 0);
 }
 
 STORE_TEST(store_that_is_open_is_not_opened_twice)
