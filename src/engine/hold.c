@@ -49,6 +49,7 @@ static uint32_t find(const struct engine *engine, enum hold which, uint32_t queu
     uint32_t at = TABLE_BEGIN;
     uint32_t found;
 
+    assert(key.count > 0);
     while ((found = table_next(&engine->holders[which], hash, &at)) != 0) {
         const struct job *job = job_at(engine, found);
         struct engine_slice held = key_of(job, which);

@@ -254,7 +254,8 @@ static uint32_t count_tree(const struct engine *engine, uint32_t job)
 static bool knows_ends(const struct engine *engine, const struct tree_ends *ends,
                        struct tree_links *(*links)(const struct engine *engine, uint32_t row))
 {
-    uint32_t first = ends->root, last = ends->root;
+    uint32_t first = ends->root;
+    uint32_t last = first;
 
     while (first && links(engine, first)->left) first = links(engine, first)->left;
     while (last && links(engine, last)->right) last = links(engine, last)->right;

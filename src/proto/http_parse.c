@@ -211,16 +211,22 @@ static struct bytes pass_line(struct http_parser *parser)
 }
 
 /* Eight at a time: where a byte plus so much reaches 0x80, it is 'A' or beyond, beyond 'Z'. */
-static void lower_eight(char at[8])
+static uint64_t lower_word(uint64_t word)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
-    uint64_t word, low, upper;
+    uint64_t low = word & ~highs;
+    uint64_t upper = (low + ones * (0x80 - 'A')) & ~(low + ones * (0x7f - 'Z')) & ~word & highs;
+
+    return word | upper >> 2; /* 0x20 */
+}
+
+static void lower_eight(char at[8])
+{
+    uint64_t word, lowered;
 
     memcpy(&word, at, sizeof word);
-    low = word & ~highs;
-    upper = (low + ones * (0x80 - 'A')) & ~(low + ones * (0x7f - 'Z')) & ~word & highs;
-    word |= upper >> 2; /* 0x20 */
-    memcpy(at, &word, sizeof word);
+    lowered = lower_word(word);
+    memcpy(at, &lowered, sizeof lowered);
 }
 
 static void to_lower_all(char *at, size_t count)

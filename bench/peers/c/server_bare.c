@@ -160,9 +160,9 @@ static void enqueue(int fd, const char *body, const char *end)
     memcpy(job->payload, payload, job->payload_bytes);
     log_append(KIND_ENQUEUE, id, 0, payload, job->payload_bytes);
     if (!relaxed) server.sync_wanted = true;
-    bytes = snprintf(text, sizeof text,
-                     "{\"id\":\"%llu\",\"duplicate\":false,\"durability\":\"%s\"}",
-                     (unsigned long long)id, relaxed ? "written" : "synced");
+    bytes =
+        snprintf(text, sizeof text, "{\"id\":\"%llu\",\"duplicate\":false,\"durability\":\"%s\"}",
+                 (unsigned long long)id, relaxed ? "written" : "synced");
     answer(fd, "201 Created", text, bytes);
 }
 
@@ -177,11 +177,11 @@ static void lease(int fd)
     job->token = id;
     log_append(KIND_LEASE, id, id, NULL, 0);
     server.sync_wanted = true;
-    bytes = snprintf(text, sizeof text,
-                     "{\"jobs\":[{\"id\":\"%llu\",\"token\":\"%llu\",\"queue\":\"bench\","
-                     "\"kind\":\"bench\",\"payload\":\"%.*s\"}],\"durability\":\"synced\"}",
-                     (unsigned long long)id, (unsigned long long)id, job->payload_bytes,
-                     job->payload);
+    bytes =
+        snprintf(text, sizeof text,
+                 "{\"jobs\":[{\"id\":\"%llu\",\"token\":\"%llu\",\"queue\":\"bench\","
+                 "\"kind\":\"bench\",\"payload\":\"%.*s\"}],\"durability\":\"synced\"}",
+                 (unsigned long long)id, (unsigned long long)id, job->payload_bytes, job->payload);
     answer(fd, "200 OK", text, bytes);
 }
 
