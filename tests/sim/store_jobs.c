@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "sim/store_host.h"
 #include "store/store.h"
 
 enum {
@@ -15,12 +16,9 @@ enum {
     JOBS_EACH_LARGE = 14,
     JOBS_EACH_MANY = 45,
     ADMIN_STEPS = 8,
-    STARTS_MAX = 40, /* a run with more would tell nothing new */
     LEASED_MAX = 3,
     DRAIN_TRIES = 600,
     DRAIN_MS = 100,
-    KILLS_MAX = 4, /* by the program itself; so many runs have none, and must come to an end */
-    LOOKS_MAX = 20000,
 };
 #define PATIENCE_MS CLIENTS_PATIENCE_MS
 #define MONTH_MS (30 * 24 * 3600 * INT64_C(1000))
@@ -30,10 +28,9 @@ static int produced[PRODUCERS], admin_steps;
 static int jobs_each;
 /* Waits for compaction, in all runs: they are made in another process. NULL: nobody asks. */
 static ATOM(uint64_t) * held_back;
-static bool is_done, looks_only, is_over;
+static struct host_life life;
 static bool calm; /* nothing goes wrong */
 static weir_config config;
-static int starts;
 /* Of the running program. */
 static weir_store *store;
 static bool draining;
@@ -45,8 +42,9 @@ static void begin(size_t bytes, bool forgetful, int jobs)
     payload_bytes = bytes;
     forgets = forgetful;
     memset(produced, 0, sizeof produced);
-    admin_steps = starts = 0;
-    is_done = looks_only = is_over = draining = calm = false;
+    admin_steps = 0;
+    life = (struct host_life){0};
+    draining = calm = false;
     config = (weir_config){.workers = 1};
     store = NULL;
 }
@@ -458,7 +456,7 @@ static int use_store(void)
     if (held_back) (void)atom_add(held_back, figures.held_back);
     if (r == 0 && closed < 0) r = closed;
     if (r == 0) r = look_at_figures(store);
-    if (r == 0) is_done = true;
+    if (r == 0) life.is_done = true;
     return r;
 }
 
@@ -492,7 +490,7 @@ static int live(weir_scope *scope)
 {
     int r = open_and_look(scope), closed;
 
-    if (r == 0 && looks_only) { /* what was found once is found again */
+    if (r == 0 && life.looks_only) { /* what was found once is found again */
         weir_store *first = store;
 
         store = NULL;
@@ -505,7 +503,7 @@ static int live(weir_scope *scope)
     closed = weir_store_close(store);
     store = NULL;
     if (r == 0) r = closed;
-    if (r == 0 && looks_only) is_over = true;
+    if (r == 0 && life.looks_only) life.is_over = true;
     return r;
 }
 
@@ -515,7 +513,7 @@ static int host_main(void *arg)
     int r = 0, closed = 0;
 
     (void)arg;
-    if (++starts > STARTS_MAX) looks_only = true;
+    host_begins(&life);
     world_change_told();
     store = NULL;
     WEIR_DEADLINE(PATIENCE_MS * 2) {
@@ -529,29 +527,8 @@ static int host_main(void *arg)
 
 int store_jobs_program(void *arg)
 {
-    weir_sim_host *host = NULL;
-    unsigned kills = weir_sim_choose(KILLS_MAX);
-    int r = weir_sim_host_start(
-        &(weir_sim_host_spec){.name = "store", .fn = host_main, .config = &config}, &host);
-
     (void)arg;
-    for (int tries = 0; r == 0 && !is_over; tries++) {
-        if (tries == LOOKS_MAX) weir_sim_fail("there is no end");
-        WEIR_DEADLINE(PATIENCE_MS) r = weir_sleep(11);
-        if (r < 0) break;
-        if (kills > 0 && weir_sim_choose(20) == 1) {
-            weir_sim_host_kill(host);
-            kills--;
-        }
-
-        if (is_done && !looks_only) {
-            weir_sim_host_kill(host); /* the last power cut, then a look at what is there */
-            looks_only = true;
-        }
-        if (!weir_sim_host_running(host) && !is_over) r = weir_sim_host_restart(host);
-        if (r == -ENOMEM) r = 0; /* at the next try */
-    }
-    return r;
+    return host_live(&life, host_main, &config);
 }
 
 /* ---- The tests: more than 10,000 runs in all ---- */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "sim/planted.h"
+#include "sim/store_host.h"
 #include "store/store.h"
 
 enum {
@@ -24,9 +25,6 @@ enum {
     NARROW_DEPTH = 2,
     PAYLOAD_BYTES = 1024, /* at most */
     BATCH = 4,
-    STARTS_MAX = 40,
-    KILLS_MAX = 4,
-    LOOKS_MAX = 20000,
     LEASE_MS = 200,
 };
 #define PATIENCE_MS INT64_C(600000)
@@ -174,15 +172,14 @@ static int look_at_end(weir_store *store)
 
 /* ---- A start of the host ---- */
 
-static bool is_done, looks_only, is_over;
-static int starts;
+static struct host_life life;
 
 static void begin(void *arg)
 {
     (void)arg;
     memset(rows, 0, sizeof rows);
-    committed = starts = 0;
-    is_done = looks_only = is_over = false;
+    committed = 0;
+    life = (struct host_life){0};
 }
 
 /* Errors after which the next call may do better. */
@@ -283,7 +280,7 @@ static int use_store(weir_store *store)
         if (r == 0) r = relay(store, scope);
         weir_scope_cancel(scope, 0, "all is done");
     }
-    if (r == 0) is_done = true;
+    if (r == 0) life.is_done = true;
     return r;
 }
 
@@ -309,10 +306,10 @@ static int live(weir_scope *scope)
         weir_sim_fail("the store cannot be opened: %s", weir_why());
     if (r < 0) return r;
     r = look_at_rows(store);
-    if (r == 0 && !looks_only) r = use_store(store);
+    if (r == 0 && !life.looks_only) r = use_store(store);
     closed = weir_store_close(store);
     if (r == 0) r = closed;
-    if (r == 0 && looks_only) is_over = true;
+    if (r == 0 && life.looks_only) life.is_over = true;
     return r;
 }
 
@@ -321,7 +318,7 @@ static int host_main(void *arg)
     int r = 0, closed = 0;
 
     (void)arg;
-    if (++starts > STARTS_MAX) looks_only = true;
+    host_begins(&life);
     WEIR_DEADLINE(PATIENCE_MS) {
         WEIR_SCOPE(scope, &closed, .name = "host", .on_failure = WEIR_FAIL_FAST, .max_tasks = 4,
                    .overflow = WEIR_REJECT) {
@@ -335,28 +332,9 @@ static int host_main(void *arg)
 static int outbox_program(void *arg)
 {
     static const weir_config config = {.workers = 1};
-    weir_sim_host *host = NULL;
-    unsigned kills = weir_sim_choose(KILLS_MAX);
-    int r = weir_sim_host_start(
-        &(weir_sim_host_spec){.name = "store", .fn = host_main, .config = &config}, &host);
 
     (void)arg;
-    for (int tries = 0; r == 0 && !is_over; tries++) {
-        if (tries == LOOKS_MAX) weir_sim_fail("there is no end");
-        WEIR_DEADLINE(PATIENCE_MS) r = weir_sleep(11);
-        if (r < 0) break;
-        if (kills > 0 && weir_sim_choose(20) == 1) {
-            weir_sim_host_kill(host);
-            kills--;
-        }
-        if (is_done && !looks_only) {
-            weir_sim_host_kill(host); /* the last power cut, then a look at what is there */
-            looks_only = true;
-        }
-        if (!weir_sim_host_running(host) && !is_over) r = weir_sim_host_restart(host);
-        if (r == -ENOMEM) r = 0; /* at the next try */
-    }
-    return r;
+    return host_live(&life, host_main, &config);
 }
 
 /* ---- The tests ---- */
